@@ -1,0 +1,1 @@
+"""The cases: one property a file. `clauses.toml` says what is required and why."""

@@ -1,0 +1,28 @@
+"""Whether a block of rows gives the bits its rows give one by one, for the loaded model."""
+
+import mlx.core as mx
+
+from mtp_conformance import Capability, Cell, Options, Oracles, Witness, case, require_equal
+from mtp_conformance.grid import DEPTHS, spread
+
+
+@case(
+    "control.rows.block-equals-steps",
+    clause="row-exactness",
+    needs=("logits", "drafts"),
+    oracle="K=0 of the same runtime",
+    witness="logits rows compared",
+    since="0.1.0",
+    cells=spread(strategies=("tape",), depths=DEPTHS),
+)
+def test_block_equals_steps(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """A verify pass gives every row the logits a one-token step gives it."""
+    oracles.need(Capability.LOGITS, Capability.DRAFTS)
+    group = oracles.group(cell)
+    k = cell.k or 0
+    outcome = group.prefilled(Options()).round(group.drafts(1, k, k))
+    steps = mx.concatenate([group.plain_logits(i) for i in range(1, k + 2)])
+    compared = require_equal(
+        {"logits": outcome.logits}, {"logits": steps}, what="one-token steps", round=1
+    )
+    witness.add(compared=compared, drafted=k, accepted=outcome.accepted)

@@ -1,0 +1,1 @@
+"""Wherever decoding ends, the caches are at the emitted frontier."""

@@ -1,0 +1,42 @@
+"""The budget ends decoding at every index of a block."""
+
+from mtp_conformance import (
+    Capability,
+    Cell,
+    Options,
+    Oracles,
+    Witness,
+    case,
+    require_equal,
+    require_tokens,
+    target_arrays,
+)
+from mtp_conformance.grid import spread
+
+
+@case(
+    "emit.budget.every-index",
+    clause="emitted-frontier",
+    needs=("stream", "state", "drafts"),
+    oracle="K=0 of the same runtime",
+    witness="accepts",
+    since="0.1.0",
+    cells=spread(depths=(4,)),
+)
+def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Wherever max_tokens falls in a block, the caches end at the emitted frontier."""
+    oracles.need(Capability.STREAM, Capability.STATE, Capability.DRAFTS)
+    group = oracles.group(cell)
+    k = cell.k or 0
+    for budget in range(1, 2 * k + 3):
+        session = group.open(Options(strategy=cell.strategy or "tape"))
+        stream = group.stream(2 * k + 4)
+        tokens = session.generate(group.prompt, num_draft_tokens=k, max_tokens=budget, guess=stream)
+        compared = require_tokens(tokens, stream[:budget], what="K=0")
+        compared += require_equal(
+            target_arrays(session.state()),
+            target_arrays(group.plain_state(budget - 1)),
+            what=f"K=0 after {budget} tokens",
+        )
+        witness.add(compared=compared, **session.engagement())
+    witness.require(accepted=k)

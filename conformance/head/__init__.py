@@ -1,0 +1,1 @@
+"""The head's cache is in step with the target's."""

@@ -1,0 +1,1 @@
+"""A rejected draft leaves no trace in state or logits."""

@@ -1,0 +1,1 @@
+"""Tokens with drafts are the tokens without."""

@@ -1,0 +1,1 @@
+"""Adapters: runtimes behind the protocol."""

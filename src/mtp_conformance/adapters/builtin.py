@@ -1,0 +1,187 @@
+"""This project's own decoder as a runtime, on the reference models and on mlx-lm's classes.
+
+A model `gdn` runs the reference classes, `gdn@mlx-lm` mlx-lm's own ones on the same
+checkpoint. This is the only module of the harness that knows the decoder and the models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm import __version__ as mlx_lm_version
+from mtp_decoder import HeadRows, Rewind, Session, emit
+from mtp_decoder.qwen.load import load
+from mtp_decoder.session import MAX_DRAFT_TOKENS
+from reference_models import checkpoint as checkpoints
+from reference_models.prompts import prompt_tokens
+from reference_models.zoo import ZOO
+
+from mtp_conformance.protocol import Capability, Description, Options, Outcome
+
+_DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
+_MLX_LM = tuple(f"{n}@mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
+
+
+class BuiltinRuntime:
+    """The decoder of `mtp_decoder`."""
+
+    def describe(self) -> Description:
+        """Everything is offered."""
+        return Description(
+            name="builtin",
+            versions={"mlx": mx.__version__, "mlx-lm": mlx_lm_version},
+            capabilities=frozenset(Capability),
+            models=(*ZOO, *_MLX_LM),
+            strategies=tuple(strategy.value for strategy in Rewind),
+            max_draft_tokens=MAX_DRAFT_TOKENS,
+        )
+
+    def checkpoint(self, model: str, dtype: str, folder: Path) -> Path:
+        """Write the zoo model's checkpoint, once."""
+        name = model.partition("@")[0]
+        path = folder / f"{name}-{dtype}"
+        if not path.exists():
+            checkpoints.write_zoo(name, path, _DTYPES[dtype])
+        return path
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
+        """A new session; models are loaded once a process."""
+        target, head = _load(model, checkpoint)
+        return BuiltinSession(_session(target, head, options), target, head, options)
+
+
+@cache
+def _load(model: str, checkpoint: Path) -> tuple[Any, Any]:
+    if not model.endswith("@mlx-lm"):
+        return checkpoints.read(checkpoint)
+    target, head = load(checkpoint)
+    for owner in (target.model.layers, head.blocks if head is not None else []):
+        for layer in owner:
+            if hasattr(layer.mlp, "switch_mlp"):
+                layer.mlp.switch_mlp = _CountedExperts(layer.mlp.switch_mlp)
+    return target, head
+
+
+class _CountedExperts:
+    """mlx-lm's routed experts of one layer, counting their calls."""
+
+    def __init__(self, experts: Any) -> None:
+        self._experts = experts
+        self.calls = 0
+
+    def __call__(self, x: mx.array, indices: mx.array) -> mx.array:
+        self.calls += 1
+        return self._experts(x, indices)
+
+
+def _expert_calls(part: Any) -> int:
+    """Routed expert calls of a target or head so far."""
+    if hasattr(part, "routed_expert_calls"):
+        return part.routed_expert_calls()
+    layers = part.model.layers if hasattr(part, "model") else part.blocks
+    return sum(layer.mlp.switch_mlp.calls for layer in layers if hasattr(layer.mlp, "switch_mlp"))
+
+
+def _session(target: Any, head: Any, options: Options) -> Session:
+    return Session(
+        target,
+        head,
+        rewind=Rewind(options.strategy),
+        head_rows=HeadRows(options.head_rows),
+        prefill_step_size=options.prefill_step_size,
+    )
+
+
+class BuiltinSession:
+    """One `mtp_decoder.Session`."""
+
+    def __init__(self, session: Session, target: Any, head: Any, options: Options) -> None:
+        self.session = session
+        self._target = target
+        self._head = head
+        self._options = options
+
+    def prefill(self, tokens: Sequence[int]) -> Outcome:
+        """See the protocol."""
+        done = self.session.prefill(tokens)
+        return Outcome(0, done.tokens, done.logits)
+
+    def round(self, drafts: Sequence[int]) -> Outcome:
+        """See the protocol; counts expert calls of verify and rewind apart."""
+        session = self.session
+        start = _expert_calls(self._target)
+        session.inject(drafts)
+        verified = session.verify(drafts)
+        outcome = session.accept()
+        before, before_head = _expert_calls(self._target), _expert_calls(self._head)
+        session.rewind(outcome)
+        counters = {
+            "expert_calls_in_verify": before - start,
+            "expert_calls_in_rewind": _expert_calls(self._target) - before,
+            "head_expert_calls_in_rewind": _expert_calls(self._head) - before_head,
+            "rewind_bytes": session.counters.rewind_bytes,
+        }
+        return Outcome(outcome.accepted, outcome.tokens, verified.logits, counters)
+
+    def generate(
+        self,
+        tokens: Sequence[int],
+        *,
+        num_draft_tokens: int,
+        max_tokens: int,
+        eos_token_ids: Sequence[int] = (),
+        stop_sequences: Sequence[Sequence[int]] = (),
+        guess: Sequence[int] | None = None,
+    ) -> list[int]:
+        """See the protocol."""
+
+        def guessed(history: Sequence[int], k: int) -> Sequence[int]:
+            at = len(history) - len(tokens)
+            return list(guess or ())[at : at + k]
+
+        stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
+        emitted = emit(
+            self.session,
+            tokens,
+            num_draft_tokens=num_draft_tokens,
+            max_tokens=max_tokens,
+            stops=stops,
+            draft_source=None if guess is None else guessed,
+        )
+        return [token for token, _, _ in emitted]
+
+    def engagement(self) -> dict[str, int]:
+        """See the protocol."""
+        counters = self.session.counters
+        return {
+            "drafted": counters.drafted,
+            "accepted": counters.accepted,
+            "rejected": counters.rejected,
+        }
+
+    def state(self) -> dict[str, mx.array]:
+        """See the protocol."""
+        return self.session.state()
+
+    def fork(self, options: Options | None = None) -> BuiltinSession:
+        """See the protocol."""
+        twin, chosen = self.session.fork(), options or self._options
+        twin.decode_with(rewind=chosen.strategy, head_rows=chosen.head_rows)
+        return BuiltinSession(twin, self._target, self._head, chosen)
+
+    def close(self) -> None:
+        """See the protocol; memory goes with the object."""
+
+
+def make_runtime() -> BuiltinRuntime:
+    """The factory the command line names."""
+    return BuiltinRuntime()
+
+
+def prompt(length: int) -> list[int]:
+    """The first tokens of the zoo's prompt, an end of text among them."""
+    return prompt_tokens(length)

@@ -1,0 +1,114 @@
+"""The axes, and which of their cells a profile runs.
+
+The default profile has every model x strategy x K x accepted once; data type and prompt
+length go along such that every pair of values of any two axes occurs together somewhere.
+`full` has the whole product, `smoke` a handful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from mtp_conformance.case import Cell
+
+MODELS = ("attn", "gdn", "gdn-moe", "gdn-mtp2", "window", "ple", "qsa", "flash-next")
+"""Models of the zoo."""
+
+CLASS_MODELS = ("gdn@mlx-lm", "gdn-moe@mlx-lm", "gdn-next@mlx-lm")
+"""Checkpoints of the zoo in mlx-lm's own model classes."""
+
+EXPERT_MODELS = ("gdn-moe", "flash-next", "gdn-moe@mlx-lm", "gdn-next@mlx-lm")
+"""Models with routed experts."""
+
+STRATEGIES = ("tape", "rerun", "snapshot", "replay")
+DTYPES = ("float32", "bfloat16")
+PROMPT_LENGTHS = tuple(range(1, 13))
+DEPTHS = tuple(range(1, 9))
+ROUNDS = tuple((k, accepted) for k in DEPTHS for accepted in range(k + 1))
+"""Every K with every accept count."""
+
+
+def dtypes_of(model: str) -> tuple[str, ...]:
+    """Data types a model runs in everywhere: mlx-lm's experts need float32 on the CPU backend."""
+    return DTYPES[:1] if model in EXPERT_MODELS and "@" in model else DTYPES
+
+
+def prompt_for(*position: int) -> int:
+    """A prompt length that varies along every axis; the strides are coprime to the number."""
+    strides = (1, 5, 7, 11, 1)
+    walked = sum(p * s for p, s in zip(position, strides, strict=False))
+    return PROMPT_LENGTHS[walked % len(PROMPT_LENGTHS)]
+
+
+def dtype_for(model: str, *position: int) -> str:
+    """A data type that varies along every axis."""
+    choices = dtypes_of(model)
+    return choices[sum(position) % len(choices)]
+
+
+def one_round(profile: str) -> Sequence[Cell]:
+    """Cells of one round: model x strategy x K x accepted, the other axes by profile."""
+    if profile == "full":
+        return list(_every_round())
+    if profile == "smoke":
+        axes = product(enumerate(MODELS), enumerate(STRATEGIES[:2]), ((1, 0), (3, 1)))
+        return [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
+    axes = product(enumerate(MODELS), enumerate(STRATEGIES), ROUNDS)
+    cells = [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
+    classes = product(enumerate(CLASS_MODELS), enumerate(ROUNDS))
+    for (i, model), (n, (k, accepted)) in classes:
+        j = (n + i) % len(STRATEGIES)
+        cells.append(_round_cell(model, i, STRATEGIES[j], j, k, accepted))
+    return cells
+
+
+def _round_cell(model: str, i: int, strategy: str, j: int, k: int, accepted: int) -> Cell:
+    # Two lengths an accept count and model, so that their expected values are shared by all K.
+    prompt_length = PROMPT_LENGTHS[(accepted + i + 6 * (j % 2)) % len(PROMPT_LENGTHS)]
+    dtype = dtype_for(model, i, prompt_length // 2, prompt_length)
+    return Cell(model, strategy, k, accepted, dtype, prompt_length)
+
+
+def _every_round() -> Iterator[Cell]:
+    for model in (*MODELS, *CLASS_MODELS):
+        axes = product(STRATEGIES, ROUNDS, dtypes_of(model), PROMPT_LENGTHS)
+        for strategy, (k, accepted), dtype, prompt_length in axes:
+            yield Cell(model, strategy, k, accepted, dtype, prompt_length)
+
+
+def spread(
+    *,
+    models: Sequence[str] = (*MODELS, *CLASS_MODELS),
+    strategies: Sequence[str] = STRATEGIES,
+    depths: Sequence[int | None] = (None,),
+    every_strategy: bool = False,
+    only_in_full: Sequence[str] = (),
+) -> Callable[[str], Sequence[Cell]]:
+    """Cells of model x strategy x K, the other axes by profile.
+
+    Args:
+        models: values of the axis.
+        strategies: values of the axis.
+        depths: values of K; None leaves the axis out.
+        every_strategy: in the default profile, run every strategy or one that varies with
+            model and K.
+        only_in_full: models left to the full profile.
+    """
+
+    def cells(profile: str) -> Sequence[Cell]:
+        whole = profile == "full"
+        found: list[Cell] = []
+        chosen = [m for m in models if whole or m not in only_in_full]
+        for (i, model), (n, k) in product(enumerate(chosen), enumerate(depths)):
+            for j, strategy in enumerate(strategies):
+                if not (whole or every_strategy) and j != (i + n) % len(strategies):
+                    continue
+                length = prompt_for(i, j, k or n)
+                lengths = PROMPT_LENGTHS if whole else (length,)
+                dtypes = dtypes_of(model) if whole else (dtype_for(model, i, length // 2, length),)
+                for dtype, prompt_length in product(dtypes, lengths):
+                    found.append(Cell(model, strategy, k, None, dtype, prompt_length))
+        return found[::5] if profile == "smoke" else found
+
+    return cells

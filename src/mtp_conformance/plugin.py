@@ -1,0 +1,496 @@
+"""The pytest plugin: cells become parameters, outcomes become verdicts, a run becomes a report.
+
+Load it with ``-p mtp_conformance.plugin``. Test functions without ``@case`` are left alone. Under
+pytest-xdist each worker classifies its own outcomes and sends them along with the test reports
+(``user_properties``); the controller, or the one process of a run without workers, collects them,
+writes ``report.jsonl`` and prints the summary.
+"""
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+import pytest
+
+from mtp_conformance.case import Case, Cell, Registration, Scalar, Witness, registration_of
+from mtp_conformance.exactness import StateDiffers
+from mtp_conformance.report import (
+    Failure,
+    GitState,
+    Record,
+    ReportWriter,
+    Result,
+    case_record,
+    environment_header,
+    git_state,
+    partial_path,
+    read_case,
+    read_result,
+    result_record,
+)
+from mtp_conformance.verdict import Inconclusive, Unsupported, Verdict
+
+PROFILES = ("default", "full", "smoke")
+_PROPERTY = "mtp_conformance"
+_REPORT_NAME = "report.jsonl"
+_PHASES = ("setup", "call", "teardown")
+
+_witness_key = pytest.StashKey[Witness]()
+_collected_key = pytest.StashKey["_Collected"]()
+_runtime_key = pytest.StashKey[dict[str, object]]()
+_recorder_key = pytest.StashKey["_Recorder"]()
+
+
+@dataclass
+class _Collected:
+    """What one process collected: every case, and how many cells were selected to run."""
+
+    cases: dict[str, Case] = field(default_factory=dict[str, Case])
+    selected: int = 0
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of a conformance run."""
+    group = parser.getgroup("mtp-conformance", "MTP conformance")
+    group.addoption(
+        "--profile", choices=PROFILES, default="default", help="which cells the cases run over"
+    )
+    group.addoption(
+        "--report", metavar="DIR", default=None, help=f"write {_REPORT_NAME} into this folder"
+    )
+    group.addoption(
+        "--runtime", metavar="NAME", default="builtin", help="the runtime that is judged"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that this plugin sets and, outside workers, the recorder."""
+    config.addinivalue_line("markers", "xdist_group(name): cells that share a worker's prefills")
+    config.stash[_collected_key] = _Collected()
+    if hasattr(config, "workerinput"):
+        _compute_in_batches()
+    if not hasattr(config, "workerinput"):
+        config.stash[_recorder_key] = recorder = _Recorder(config)
+        config.pluginmanager.register(recorder, "mtp-conformance-recorder")
+
+
+def _compute_in_batches() -> None:
+    """Let a worker's threads run on until they wait, where the system can be told so.
+
+    MLX hands every operation to a thread of its own. With as many workers as cores, each
+    hand-over of a tiny operation would otherwise push the other thread off its core, which
+    took about a third of a run on two cores.
+    """
+    if hasattr(os, "SCHED_BATCH"):
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def describe_runtime(config: pytest.Config, description: Mapping[str, object]) -> None:
+    """Put a runtime's description (names to JSON values) into the header of this run's report."""
+    config.stash[_runtime_key] = dict(description)
+
+
+@pytest.fixture
+def witness(request: pytest.FixtureRequest) -> Witness:
+    """Record what happened, so that the verdict can be held to it."""
+    node = cast("pytest.Item", request.node)
+    return node.stash.setdefault(_witness_key, Witness())
+
+
+# --- collection --------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise a case over the cells of the profile."""
+    registration = registration_of(metafunc.function)
+    if registration is None or registration.cells is None:
+        return
+    profile = cast("str", metafunc.config.getoption("profile"))
+    cells = list(registration.cells(profile))
+    ids = [cell.id for cell in cells]
+    if "cell" not in metafunc.fixturenames:
+        raise pytest.UsageError(f"{registration.case.id} has cells but takes no argument `cell`")
+    if not cells:
+        raise pytest.UsageError(f"{registration.case.id} has no cell in profile {profile}")
+    if len(set(ids)) != len(ids):
+        raise pytest.UsageError(f"{registration.case.id} has two cells of one id")
+    metafunc.parametrize("cell", [pytest.param(c, id=c.id, marks=_group(c)) for c in cells])
+
+
+def _group(cell: Cell) -> tuple[pytest.MarkDecorator, ...]:
+    """Send cells of one model, dtype and prompt length to one worker: they share a prefill."""
+    axes = [cell.model, cell.dtype, cell.prompt_length]
+    name = "-".join(str(value) for value in axes if value is not None)
+    return (pytest.mark.xdist_group(name),) if name else ()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note every case before options deselect some."""
+    for item in items:
+        registration = _registration(item)
+        if registration is not None:
+            config.stash[_collected_key].cases[registration.case.id] = registration.case
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note how many cells are to run."""
+    selected = sum(_registration(item) is not None for item in session.items)
+    session.config.stash[_collected_key].selected = selected
+
+
+def _registration(item: pytest.Item) -> Registration | None:
+    return registration_of(getattr(item, "function", None))
+
+
+# --- verdicts ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """A verdict with what is known of its cause."""
+
+    verdict: Verdict
+    reason: str | None = None
+    error: BaseException | None = None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give a case's report its verdict, and the outcome that pytest shows for it."""
+    report = yield
+    registration = _registration(item)
+    if registration is None:
+        return report
+    outcome = _classify(item, call, report)
+    if outcome is None and report.when == "setup":
+        outcome = _Outcome(Verdict.ERROR, "the process died before the case ended")
+    elif outcome is not None:
+        _show(item, report, outcome)
+    if outcome is not None:
+        result = _result(item, registration.case, outcome)
+        payload = {"case": case_record(registration.case), "result": result_record(result)}
+        report.user_properties.append((_PROPERTY, payload))
+    return report
+
+
+def _classify(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> _Outcome | None:
+    """The verdict of a phase; None for a setup or teardown that went well."""
+    error = None if call.excinfo is None else _leading(call.excinfo.value)
+    expected_failure = cast("str | None", getattr(report, "wasxfail", None))
+    if expected_failure is not None:
+        verdict = Verdict.XFAIL if report.skipped else Verdict.XPASS
+        return _Outcome(verdict, expected_failure or "expected to fail", error)
+    if error is None and report.failed:
+        return _Outcome(Verdict.XPASS, report.longreprtext)
+    if error is None:
+        return _witnessed(item) if report.when == "call" else None
+    return _raised(error, report.when)
+
+
+def _witnessed(item: pytest.Item) -> _Outcome:
+    """The verdict of a call that raised nothing: a pass only if arrays were compared."""
+    if _witness(item).as_dict()["compared"] > 0:
+        return _Outcome(Verdict.PASS)
+    return _Outcome(Verdict.INCONCLUSIVE, "proves nothing: its witness compared no array")
+
+
+def _raised(error: BaseException, when: str | None) -> _Outcome:
+    if isinstance(error, Unsupported):
+        return _Outcome(Verdict.UNSUPPORTED, error.reason)
+    if isinstance(error, Inconclusive):
+        return _Outcome(Verdict.INCONCLUSIVE, error.reason, error)
+    if isinstance(error, pytest.skip.Exception):
+        return _Outcome(Verdict.ERROR, f"a case never skips: {error.msg}", error)
+    if when == "call" and isinstance(error, AssertionError | pytest.fail.Exception):
+        return _Outcome(Verdict.FAIL, error=error)
+    return _Outcome(Verdict.ERROR, error=error)
+
+
+def _leading(error: BaseException) -> BaseException:
+    """The first error of a group (hypothesis raises groups), itself for any other."""
+    grouped = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
+    return _leading(grouped[0]) if grouped else error
+
+
+def _show(item: pytest.Item, report: pytest.TestReport, outcome: _Outcome) -> None:
+    """Set what pytest itself shows where it would show something else."""
+    if outcome.verdict is Verdict.UNSUPPORTED:
+        path, line, _ = item.location
+        report.outcome = "skipped"
+        report.longrepr = (path, (line or 0) + 1, f"unsupported: {outcome.reason}")
+    elif outcome.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) and not report.failed:
+        report.outcome = "failed"
+        report.longrepr = f"{outcome.verdict}: {outcome.reason}"
+
+
+def _result(item: pytest.Item, case: Case, outcome: _Outcome) -> Result:
+    harmless = outcome.verdict in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XFAIL)
+    return Result(
+        case=case.id,
+        params=_params(item),
+        verdict=outcome.verdict,
+        seconds=0.0,
+        witness=_witness(item).as_dict(),
+        failure=None if harmless else _failure(item, outcome),
+        reason=outcome.reason,
+    )
+
+
+def _failure(item: pytest.Item, outcome: _Outcome) -> Failure:
+    failure = Failure(message=_message(outcome), command=_command(item))
+    if not isinstance(outcome.error, StateDiffers):
+        return failure
+    differs, difference = outcome.error, outcome.error.difference
+    failure = replace(
+        failure, layer=differs.layer, component=differs.component, round=differs.round
+    )
+    if difference is None:
+        return failure
+    return replace(
+        failure,
+        index=difference.index,
+        actual_bits=difference.actual_bits,
+        expected_bits=difference.expected_bits,
+        ulp=difference.ulp,
+    )
+
+
+def _message(outcome: _Outcome) -> str:
+    if outcome.reason is not None:
+        return outcome.reason
+    if isinstance(outcome.error, StateDiffers):
+        return str(outcome.error)
+    return f"{type(outcome.error).__name__}: {outcome.error}".removesuffix(": ")
+
+
+def _command(item: pytest.Item) -> str:
+    """The command that runs this one cell again."""
+    options = f"--profile {item.config.getoption('profile')}"
+    runtime = cast("str", item.config.getoption("runtime"))
+    if runtime != "builtin":
+        options += f" --runtime {shlex.quote(runtime)}"
+    if item.config.pluginmanager.hasplugin("xdist"):
+        options += " -n 0"
+    return f"python -m pytest {shlex.quote(_node_id(item))} {options}"
+
+
+def _node_id(item: pytest.Item) -> str:
+    """The node id without the ``@group`` that xdist's loadgroup appends to it."""
+    marks = item.iter_markers("xdist_group")
+    groups = {str(mark.args[0]) if mark.args else "default" for mark in marks}
+    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}") if groups else item.nodeid
+
+
+def _params(item: pytest.Item) -> dict[str, Scalar]:
+    """A cell's parameters, and those of plain ``parametrize`` marks beside it."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return {}
+    given = cast("dict[str, object]", callspec.params)
+    params: dict[str, Scalar] = {}
+    for name, value in given.items():
+        if isinstance(value, Cell):
+            params |= value.params
+        elif isinstance(value, str | int | float):
+            params[name] = value
+        else:
+            params["id"] = cast("str", callspec.id)
+    return params
+
+
+def _witness(item: pytest.Item) -> Witness:
+    return item.stash.get(_witness_key, Witness())
+
+
+# --- from workers to the controller ------------------------------------------------------------
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker: send what was collected and how the runtime describes itself."""
+    output = cast("dict[str, object] | None", getattr(session.config, "workeroutput", None))
+    if output is None:
+        return
+    collected = session.config.stash[_collected_key]
+    output[_PROPERTY] = {
+        "cases": [case_record(case) for case in collected.cases.values()],
+        "selected": collected.selected,
+        "runtime": session.config.stash.get(_runtime_key, None),
+    }
+
+
+class _WorkerNode(Protocol):
+    """What is used of xdist's handle on a worker."""
+
+    workeroutput: Mapping[str, object]
+
+
+# --- the record of the run ---------------------------------------------------------------------
+
+
+class _Recorder:
+    """Collects results as reports come in; writes the report when the session ends."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._open: dict[str, Result] = {}
+        self._started = time.perf_counter()
+        self._git: GitState | None = None
+        self._collected_all = True
+        self.results: list[Result] = []
+        self.seconds = 0.0
+        self.written: Path | None = None
+
+    @property
+    def target(self) -> Path | None:
+        """Where the report goes, None when there is none to write."""
+        folder = cast("str | None", self._config.getoption("report"))
+        if folder is None or self._config.getoption("collectonly"):
+            return None
+        return Path(folder) / _REPORT_NAME
+
+    def pytest_sessionstart(self) -> None:
+        """Remove the reports of an earlier run and note the state of the checkout."""
+        self._started = time.perf_counter()
+        if self.target is None:
+            return
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        self.target.unlink(missing_ok=True)
+        partial_path(self.target).unlink(missing_ok=True)
+        self._git = git_state(self._config.rootpath)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that could not be collected: workers would run the others all the same."""
+        if report.failed:
+            self._collected_all = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Follow a cell from setup to teardown; keep its result when it ends."""
+        payload = _payload(report)
+        if payload is not None:
+            case = read_case(payload["case"])
+            self._config.stash[_collected_key].cases[case.id] = case
+            self._merge(report.nodeid, read_result(payload["result"]))
+        result = self._open.get(report.nodeid)
+        if result is None:
+            return
+        crashed = report.when not in _PHASES
+        if crashed:
+            result = _crashed(result, report.longreprtext.splitlines()[-1])
+        self._open[report.nodeid] = replace(result, seconds=result.seconds + report.duration)
+        if crashed or report.when == "teardown":
+            self.results.append(self._open.pop(report.nodeid))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: _WorkerNode) -> None:
+        """Take over what a worker collected; one that crashed has nothing to give."""
+        output = getattr(node, "workeroutput", {}).get(_PROPERTY)
+        if output is None:
+            return
+        collected = self._config.stash[_collected_key]
+        cases = [read_case(record) for record in cast("list[Record]", output["cases"])]
+        collected.cases |= {case.id: case for case in cases}
+        collected.selected = max(collected.selected, cast("int", output["selected"]))
+        if output["runtime"] is not None:
+            describe_runtime(self._config, cast("Record", output["runtime"]))
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write the report, under its final name only if every selected cell ended."""
+        self.seconds = time.perf_counter() - self._started
+        if self.target is None:
+            return
+        with ReportWriter(self.target) as writer:
+            self._write(writer)
+            complete = self._complete(exitstatus)
+            self.written = writer.close(self.seconds) if complete else writer.abort(self.seconds)
+
+    def _merge(self, node_id: str, result: Result) -> None:
+        """Let a later phase's result replace an earlier one, but not hide a failure of the call."""
+        known = self._open.get(node_id)
+        if known is None:
+            self._open[node_id] = result
+        elif known.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+            self._open[node_id] = replace(result, seconds=known.seconds)
+
+    def _complete(self, exitstatus: int) -> bool:
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        ended = ended and self._collected_all
+        return ended and 0 < len(self.results) == self._config.stash[_collected_key].selected
+
+    def _write(self, writer: ReportWriter) -> None:
+        cases = _sorted_cases(self._config.stash[_collected_key].cases.values())
+        name = cast("str", self._config.getoption("runtime"))
+        writer.header(
+            environment_header(
+                git=self._git,
+                cases=cases,
+                runtime={"name": name} | self._config.stash.get(_runtime_key, {}),
+                profile=cast("str", self._config.getoption("profile")),
+                seed=_seed(self._config),
+                argv=[str(argument) for argument in self._config.invocation_params.args],
+            )
+        )
+        for case in cases:
+            writer.case(case)
+        for result in sorted(self.results, key=lambda result: result.key):
+            writer.result(result)
+
+
+def _payload(report: pytest.TestReport) -> Mapping[str, Record] | None:
+    for name, value in report.user_properties:
+        if name == _PROPERTY:
+            return cast("Mapping[str, Record]", value)
+    return None
+
+
+def _crashed(result: Result, message: str) -> Result:
+    """The result of a cell during which its worker died: its last word was a provisional one."""
+    if result.failure is None:
+        return replace(result, verdict=Verdict.ERROR, reason=message)
+    failure = replace(result.failure, message=message)
+    return replace(result, verdict=Verdict.ERROR, reason=message, failure=failure)
+
+
+def _seed(config: pytest.Config) -> int | None:
+    """Hypothesis's seed, where one was given: the only randomness that pytest hands out."""
+    seed = cast("str | None", config.getoption("hypothesis_seed", None))
+    return int(seed) if seed and seed.isdecimal() else None
+
+
+def _sorted_cases(cases: Iterable[Case]) -> list[Case]:
+    return sorted(cases, key=lambda case: case.id)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the summary of the run if any case ran."""
+    from mtp_conformance.summary import render  # rich is slow to import
+
+    config = terminalreporter.config
+    recorder = config.stash.get(_recorder_key, None)
+    if recorder is None or not recorder.results:
+        return
+    colour = terminalreporter.hasmarkup
+    width = terminalreporter._tw.fullwidth  # pyright: ignore[reportPrivateUsage]
+    text = render(
+        recorder.results,
+        seconds=recorder.seconds,
+        profile=cast("str", config.getoption("profile")),
+        report=recorder.written,
+        colour=colour,
+        width=width if colour else max(100, width),
+    )
+    terminalreporter.section("MTP conformance")
+    terminalreporter.write(text)

@@ -1,0 +1,151 @@
+"""The summary of a run for a terminal: what passed where, and how to see the first failures again.
+
+A table of models by areas, totals by verdict, what the witnesses counted, and for each of the first
+failures where it went wrong and the command to paste. Terminals get colour; anything else gets
+plain text.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mtp_conformance.case import params_id
+from mtp_conformance.report import Failure, Result
+from mtp_conformance.verdict import Verdict
+
+# Seconds a profile is meant to take on two cores; information, not a limit.
+BUDGETS = {"default": 90}
+
+_SHOWN_FAILURES = 5
+_WITNESS_WORDS = {
+    "drafted": "drafted",
+    "accepted": "accepted",
+    "rejected": "rejected",
+    "compared": "arrays compared",
+}
+_NO_MODEL = "-"
+
+
+def render(
+    results: Sequence[Result],
+    *,
+    seconds: float,
+    profile: str,
+    report: Path | None,
+    colour: bool,
+    width: int,
+) -> str:
+    """The summary as text of at most ``width`` columns, but for commands, which never wrap."""
+    sink = io.StringIO()
+    console = Console(
+        file=sink,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        width=width,
+        highlight=False,
+        legacy_windows=False,
+    )
+    console.print(_table(results, plain=not colour))
+    for line in _lines(results, seconds, profile, report):
+        console.print(line, soft_wrap=True)
+    return sink.getvalue() if colour else _without_trailing_blanks(sink.getvalue())
+
+
+def _without_trailing_blanks(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def _lines(
+    results: Sequence[Result], seconds: float, profile: str, report: Path | None
+) -> Iterable[Text]:
+    yield _verdicts(results)
+    yield _engagement(results)
+    yield Text(_time(seconds, profile))
+    if report is not None:
+        yield Text(f"report: {report}")
+    failures = [result for result in results if result.failure is not None]
+    for result in failures[:_SHOWN_FAILURES]:
+        yield from _failure_lines(result)
+    if len(failures) > _SHOWN_FAILURES:
+        yield Text(f"\nand {len(failures) - _SHOWN_FAILURES} more")
+
+
+def _table(results: Sequence[Result], *, plain: bool) -> Table:
+    areas = sorted({_area(result) for result in results})
+    table = Table(box=box.MARKDOWN if plain else box.SIMPLE_HEAD)
+    table.add_column("model")
+    for area in areas:
+        table.add_column(area, justify="right")
+    for model in sorted({_model(result) for result in results}):
+        of_model = [result for result in results if _model(result) == model]
+        cells = [[result for result in of_model if _area(result) == area] for area in areas]
+        table.add_row(Text(model), *(_count(cell) for cell in cells))
+    return table
+
+
+def _area(result: Result) -> str:
+    return result.case.split(".", 1)[0]
+
+
+def _model(result: Result) -> str:
+    return str(result.params.get("model", _NO_MODEL))
+
+
+def _count(results: Sequence[Result]) -> Text:
+    """``passed/total``; what is unsupported counts in neither and is shown beside."""
+    counts = Counter(result.verdict for result in results)
+    unsupported, passed = counts[Verdict.UNSUPPORTED], counts[Verdict.PASS]
+    total = len(results) - unsupported
+    text = Text()
+    if total:
+        text.append(f"{passed}/{total}", style="" if passed == total else "bold red")
+    if unsupported:
+        text.append(f"{' ' if total else ''}+{unsupported} unsupported", style="yellow")
+    return text
+
+
+def _verdicts(results: Sequence[Result]) -> Text:
+    counts = Counter(result.verdict for result in results)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]]
+    return Text(f"verdicts: {', '.join(parts)}")
+
+
+def _engagement(results: Sequence[Result]) -> Text:
+    totals: Counter[str] = Counter()
+    for result in results:
+        totals.update(result.witness)
+    parts = [f"{totals[name]:,} {words}" for name, words in _WITNESS_WORDS.items()]
+    return Text(f"engagement: {', '.join(parts)}")
+
+
+def _time(seconds: float, profile: str) -> str:
+    budget = BUDGETS.get(profile)
+    if budget is None:
+        return f"finished in {seconds:.1f} s"
+    return f"finished in {seconds:.1f} s (budget {budget} s on two cores for the {profile} profile)"
+
+
+def _failure_lines(result: Result) -> Iterable[Text]:
+    failure = result.failure
+    if failure is None:
+        return
+    style = "bold red" if result.verdict is Verdict.FAIL else "bold yellow"
+    title = Text(f"\n{result.verdict}: ", style=style)
+    yield title.append(f"{result.case} [{params_id(result.params)}]", style="bold")
+    where = _where(failure)
+    if where:
+        yield Text(f"  {where}")
+    yield Text(f"  {failure.message.partition(chr(10))[0]}")
+    yield Text(f"  {failure.command}", style="cyan")
+
+
+def _where(failure: Failure) -> str:
+    named = {"round": failure.round, "layer": failure.layer, "component": failure.component}
+    return ", ".join(f"{name} {value}" for name, value in named.items() if value not in (None, ""))

@@ -1,0 +1,56 @@
+"""What a session did: counts and seconds by phase."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+PHASES = ("prefill", "draft", "verify", "accept", "rewind")
+
+
+@dataclass
+class Counters:
+    """Running totals of one session.
+
+    `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
+    accepted that many. A round that had nothing to rewind counts no rewind. Seconds are wall
+    time; every phase evaluates what it encloses before its clock stops.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    rewinds: int = 0
+    rewind_bytes: int = 0
+    drafted_by_depth: list[int] = field(default_factory=lambda: list[int]())
+    accepted_by_depth: list[int] = field(default_factory=lambda: list[int]())
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+
+    @property
+    def rejected(self) -> int:
+        """Drafts that were not accepted."""
+        return self.drafted - self.accepted
+
+    def count_round(self, drafted: int, accepted: int) -> None:
+        """Add one round's drafts."""
+        self.rounds += 1
+        self.drafted += drafted
+        self.accepted += accepted
+        for totals, depth in (
+            (self.drafted_by_depth, drafted),
+            (self.accepted_by_depth, accepted),
+        ):
+            totals.extend([0] * (depth - len(totals)))
+            for j in range(depth):
+                totals[j] += 1
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Charge the enclosed wall time to a phase; the caller evaluates inside."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start

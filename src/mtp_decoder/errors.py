@@ -1,0 +1,23 @@
+"""What can go wrong, one class a kind. Every message says what to do; no cache was touched."""
+
+from __future__ import annotations
+
+
+class DecoderError(ValueError):
+    """Bad input to the decoder."""
+
+
+class RewindError(DecoderError):
+    """A rewind outside the round that was verified last."""
+
+
+class UnrewindableCacheError(DecoderError):
+    """A layer whose cache no rewind is known for; names the layer and the cache's class."""
+
+
+class CacheMismatchError(DecoderError):
+    """A prompt cache that was not made for this model and head, or whose layers disagree."""
+
+
+class CheckpointError(DecoderError):
+    """A model folder the decoder cannot use; names the file or tensor."""

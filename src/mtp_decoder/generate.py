@@ -1,0 +1,155 @@
+"""`generate_step`: tokens one by one, in mlx-lm's manner, with drafts of the model's own head.
+
+Wherever generation ends — end of text, a stop sequence, the budget, a consumer that closes
+the generator — the caches hold every token handed out but the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import mlx.core as mx
+
+from mtp_decoder.accepting import LogitsProcessor, Sampler
+from mtp_decoder.drafting import HeadRows
+from mtp_decoder.errors import DecoderError
+from mtp_decoder.rewind import Rewind
+from mtp_decoder.session import MAX_DRAFT_TOKENS, Session
+from mtp_decoder.target import Head, Target
+
+Emission = tuple[int, mx.array, bool]
+DraftSource = Callable[[Sequence[int], int], Sequence[int]]
+
+
+def generate_step(
+    prompt: Sequence[int] | mx.array,
+    model: Target,
+    head: Head | None = None,
+    *,
+    num_draft_tokens: int = 3,
+    max_tokens: int = 256,
+    sampler: Sampler | None = None,
+    logits_processors: Sequence[LogitsProcessor] | None = None,
+    prompt_cache: Sequence[Any] | None = None,
+    prefill_step_size: int = 2048,
+    rewind: Rewind | str = Rewind.TAPE,
+    head_rows: HeadRows | str = HeadRows.DRAFT,
+    eos_token_ids: Sequence[int] = (),
+    stop_sequences: Sequence[Sequence[int]] = (),
+    draft_source: DraftSource | None = None,
+) -> Generator[Emission, None, None]:
+    """Yield tokens after a prompt.
+
+    Bad arguments are refused here, before the first token is asked for and before any cache
+    is touched.
+
+    Args:
+        prompt: token ids; at least one.
+        model: the target.
+        head: its MTP head; needed for `num_draft_tokens` above 0.
+        num_draft_tokens: K, drafts a round; fewer where the budget ends.
+        max_tokens: tokens to emit at most; -1 for no limit.
+        sampler: log-probabilities [rows, V] to token ids [rows]; greedy by default.
+        logits_processors: (tokens so far, logits [1, V]) to logits [1, V].
+        prompt_cache: from `make_prompt_cache(model, head)`; updated in place.
+        prefill_step_size: prompt tokens a prefill pass.
+        rewind: strategy for state that cannot be cut back.
+        head_rows: what the head's rows of accepted drafts are made from.
+        eos_token_ids: tokens that end generation; emitted, then it ends.
+        stop_sequences: token sequences that end generation once emitted.
+        draft_source: drafts in place of the head's, from (all tokens so far, K) to at most K
+            token ids; a prompt lookup, say. The head, if there is one, is kept in step.
+
+    Yields:
+        Token id, its log-probabilities [V], and whether the head drafted it.
+
+    Raises:
+        DecoderError: an argument no decoding is possible with; the message says which.
+    """
+    if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
+        raise DecoderError(
+            f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
+        )
+    if max_tokens < -1:
+        raise DecoderError(f"max_tokens must be -1 (no limit) or more, not {max_tokens}")
+    if num_draft_tokens and head is None and draft_source is None:
+        raise DecoderError(
+            "this model has no MTP head: load one, or decode with num_draft_tokens=0"
+        )
+    if any(len(sequence) == 0 for sequence in stop_sequences):
+        raise DecoderError("a stop sequence is empty")
+    session = Session(
+        model,
+        head if num_draft_tokens or prompt_cache is not None else None,
+        rewind=rewind,
+        head_rows=head_rows,
+        sampler=sampler,
+        logits_processors=logits_processors,
+        prompt_cache=prompt_cache,
+        prefill_step_size=prefill_step_size,
+    )
+    tokens: list[int] = prompt.tolist() if isinstance(prompt, mx.array) else list(prompt)
+    session.check_prompt(tokens)
+    stops = [tuple(sequence) for sequence in stop_sequences]
+    stops += [(token,) for token in eos_token_ids]
+    return emit(
+        session,
+        tokens,
+        num_draft_tokens=num_draft_tokens,
+        max_tokens=max_tokens,
+        stops=stops,
+        draft_source=draft_source,
+    )
+
+
+def emit(
+    session: Session,
+    prompt: Sequence[int],
+    *,
+    num_draft_tokens: int,
+    max_tokens: int = -1,
+    stops: Sequence[tuple[int, ...]] = (),
+    draft_source: DraftSource | None = None,
+) -> Generator[Emission, None, None]:
+    """Drive a session as `generate_step` does; the caller keeps it and its counters."""
+    if max_tokens == 0:
+        return
+    done = 0
+    outcome = session.prefill(prompt)
+    while True:
+        left = len(outcome.tokens) if max_tokens < 0 else max_tokens - done
+        count = min(_until_stop(session.history, len(outcome.tokens), done, stops), left)
+        ends = count < len(outcome.tokens) or _stopped(session.history, done + count, stops)
+        if count < len(outcome.tokens):
+            session.cut(count)
+        handed_out = 0
+        try:
+            for token, row in zip(outcome.tokens[:count], outcome.logprobs, strict=False):
+                handed_out += 1
+                yield token, row, handed_out <= outcome.accepted
+        finally:
+            if 0 < handed_out < count:
+                session.cut(handed_out)
+        done += count
+        if ends or done == max_tokens:
+            return
+        budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
+        k = min(num_draft_tokens, budget)
+        drafts = None if draft_source is None else list(draft_source(session.history, k))[:k]
+        outcome = session.round(k, drafts=drafts)
+
+
+def _until_stop(
+    history: Sequence[int], new: int, done: int, stops: Sequence[tuple[int, ...]]
+) -> int:
+    """How many of the last `new` tokens come up to the first stop, that one included."""
+    for count in range(1, new + 1):
+        if _stopped(history[: len(history) - new + count], done + count, stops):
+            return count
+    return new
+
+
+def _stopped(history: Sequence[int], emitted: int, stops: Sequence[tuple[int, ...]]) -> bool:
+    """Whether the emitted tokens, the last `emitted` of history, end with a stop."""
+    return any(len(stop) <= emitted and tuple(history[-len(stop) :]) == stop for stop in stops)

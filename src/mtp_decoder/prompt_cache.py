@@ -1,0 +1,112 @@
+"""The prompt cache of target and head together, and the checks before one is used.
+
+A list: the target's caches, the head's caches, and one `ArraysCache` with the residual at
+the frontier, so that a later call can go on where this one stopped. Without a head the list
+is what mlx-lm's `make_prompt_cache` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache, CacheList
+
+from mtp_decoder.errors import CacheMismatchError
+from mtp_decoder.state import arrays_of
+from mtp_decoder.target import Head, Target
+from mtp_decoder.window import forward
+
+
+def make_prompt_cache(target: Target, head: Head | None = None) -> list[Any]:
+    """An empty prompt cache for `Session` and `generate_step`."""
+    if head is None:
+        return target.make_cache()
+    return [*target.make_cache(), *head.make_cache(), ArraysCache(size=1)]
+
+
+def split(
+    cache: Sequence[Any], target: Target, head: Head | None
+) -> tuple[list[Any], list[Any], ArraysCache | None]:
+    """Target's caches, head's caches, frontier; checks the number of entries and classes.
+
+    Raises:
+        CacheMismatchError: the list was not made for this target and head.
+    """
+    fresh = make_prompt_cache(target, head)
+    if len(cache) != len(fresh):
+        hint = "make it with mtp_decoder.make_prompt_cache(model, head)"
+        raise CacheMismatchError(
+            f"the prompt cache has {len(cache)} entries, this model needs {len(fresh)}; {hint}"
+        )
+    for index, (given, expected) in enumerate(zip(cache, fresh, strict=True)):
+        if type(given) is not type(expected) or _parts(given) != _parts(expected):
+            raise CacheMismatchError(
+                f"entry {index} of the prompt cache is a {_describe(given)}, "
+                f"this model needs a {_describe(expected)}; it belongs to another model"
+            )
+    count = len(target.layers)
+    if head is None:
+        return list(cache), [], None
+    return list(cache[:count]), list(cache[count:-1]), cache[-1]
+
+
+def check_content(caches: Sequence[Any], target: Target) -> int:
+    """Check a used cache's shapes and offsets; returns the number of tokens it holds.
+
+    Raises:
+        CacheMismatchError: a shape or dtype another model's, or layers that disagree.
+    """
+    if not arrays_of(caches):
+        return 0
+    probe = target.make_cache()
+    mx.eval(forward(target, mx.array([[0]]), probe))
+    for index, (given, expected) in enumerate(zip(caches, probe, strict=True)):
+        mine, theirs = _signature(given), _signature(expected)
+        if mine != theirs:
+            raise CacheMismatchError(
+                f"layer {index}'s cache holds {mine}, this model's holds {theirs}; "
+                "it belongs to another model"
+            )
+    lengths = {index: n for index, c in enumerate(caches) if (n := _length(c)) is not None}
+    if len(set(lengths.values())) > 1:
+        raise CacheMismatchError(f"the cache's layers disagree on their length: {lengths}")
+    return next(iter(lengths.values()), 0)
+
+
+def _parts(cache: Any) -> list[Any]:
+    if isinstance(cache, CacheList):
+        return [_parts(part) for part in cache.caches]
+    size = len(cache.cache) if isinstance(cache, ArraysCache) else 0
+    return [type(cache).__name__, size, getattr(cache, "max_size", 0)]
+
+
+def _describe(cache: Any) -> str:
+    if isinstance(cache, CacheList):
+        return f"CacheList({', '.join(_describe(part) for part in cache.caches)})"
+    name = type(cache).__name__
+    return f"{name}(size={len(cache.cache)})" if isinstance(cache, ArraysCache) else name
+
+
+def _signature(cache: Any) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes without the axis that grows with the tokens, and dtypes."""
+    if isinstance(cache, CacheList):
+        pooled = {2}
+        return [
+            entry
+            for position, part in enumerate(cache.caches)
+            if position not in pooled
+            for entry in _signature(part)
+        ]
+    slots = isinstance(cache, ArraysCache)
+    return [
+        (array.shape if slots else array.shape[:2] + array.shape[3:], str(array.dtype))
+        for array in arrays_of([cache])
+    ]
+
+
+def _length(cache: Any) -> int | None:
+    if isinstance(cache, CacheList):
+        return _length(cache.caches[0])
+    return None if isinstance(cache, ArraysCache) else cache.offset

@@ -1,0 +1,149 @@
+"""The MTP head of the Qwen3-Next and Qwen3.5 families, from the weights mlx-lm drops.
+
+    x = W_fc [norm_e(E[t_{i+1}]) ; norm_h(h_i)];  layers;  y = norm(x);  logits = W_o y
+
+with h_i the residual before the backbone's final norm. The layers are mlx-lm's own decoder
+layers with attention, one after the other; the chain continues with y. (Names and form as
+in the checkpoints' `mtp.*` tensors and mlx-lm pull request 990.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import KVCache
+
+from mtp_decoder.errors import CheckpointError
+from mtp_decoder.qwen.target import AttentionLayer, QwenTarget
+from mtp_decoder.target import Layer
+
+
+class QwenHead(nn.Module):
+    """A head for a `QwenTarget`; shares its embedding and output projection."""
+
+    def __init__(self, target: QwenTarget, num_layers: int) -> None:
+        super().__init__()
+        args = target.args
+        size, eps = args.hidden_size, args.rms_norm_eps
+        decoder_layer = type(target.model.layers[0])
+        attention_index = args.full_attention_interval - 1
+        self.pre_fc_norm_embedding = nn.RMSNorm(size, eps=eps)
+        self.pre_fc_norm_hidden = nn.RMSNorm(size, eps=eps)
+        self.fc = nn.Linear(2 * size, size, bias=False)
+        self.blocks = [decoder_layer(args, attention_index) for _ in range(num_layers)]
+        self.norm = nn.RMSNorm(size, eps=eps)
+        self._target = target
+        self._layers: list[Layer] = [AttentionLayer(block) for block in self.blocks]
+
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers in the decoder's protocol."""
+        return self._layers
+
+    def make_cache(self) -> list[Any]:
+        """One empty `KVCache` a layer."""
+        return [KVCache() for _ in self.blocks]
+
+    def __call__(
+        self, hidden: mx.array, tokens: mx.array, cache: list[Any]
+    ) -> tuple[mx.array, mx.array]:
+        """Pairs (hidden [B, T, H], tokens [B, T]) to draft logits [B, T, V] and hidden."""
+        embedded = self.pre_fc_norm_embedding(self._target.embed(tokens))
+        joined = mx.concatenate([embedded, self.pre_fc_norm_hidden(hidden)], axis=-1)
+        x = self.fc(joined)
+        for layer, state in zip(self._layers, cache, strict=True):
+            x = layer(x, tokens, state)
+        y = self.norm(x)
+        return self._target.project(y), y
+
+
+def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: bool) -> QwenHead:
+    """A head from its checkpoint tensors.
+
+    Args:
+        target: the model the head belongs to.
+        tensors: arrays named as below `mtp.` in the checkpoint.
+        about_zero: whether norms are stored about zero (Hugging Face's layout).
+
+    Raises:
+        CheckpointError: a tensor is missing, unknown, or of another shape.
+    """
+    weights = {_rename(name): array for name, array in tensors.items()}
+    weights = _stack_experts(weights)
+    if about_zero:
+        weights = {n: a + 1.0 if a.ndim == 1 else a for n, a in weights.items()}
+    count = 1 + max((int(n.split(".")[1]) for n in weights if n.startswith("blocks.")), default=-1)
+    if not count:
+        raise CheckpointError("the checkpoint's MTP head has no layer (mtp.layers.0.*)")
+    head = QwenHead(target, count)
+    _check(head, weights)
+    _quantize(head, weights)
+    head.load_weights(list(weights.items()), strict=True)
+    head.eval()
+    mx.eval(head.parameters())
+    return head
+
+
+def _rename(name: str) -> str:
+    return name.replace("layers.", "blocks.", 1) if name.startswith("layers.") else name
+
+
+def _stack_experts(weights: dict[str, mx.array]) -> dict[str, mx.array]:
+    """To mlx-lm's stacked experts, from fused or single ones."""
+    for name in [n for n in weights if n.endswith("experts.gate_up_proj")]:
+        base = name.removesuffix("experts.gate_up_proj") + "switch_mlp."
+        gate, up = mx.split(weights.pop(name), 2, axis=1)
+        down = weights.pop(name.removesuffix("gate_up_proj") + "down_proj")
+        for part, stack in {"gate_proj": gate, "up_proj": up, "down_proj": down}.items():
+            weights[f"{base}{part}.weight"] = stack
+    for name in [n for n in weights if n.endswith("experts.0.gate_proj.weight")]:
+        base = name.removesuffix("0.gate_proj.weight")
+        target = base.removesuffix("experts.") + "switch_mlp."
+        for part in ("gate_proj", "up_proj", "down_proj"):
+            single: list[mx.array] = []
+            while (key := f"{base}{len(single)}.{part}.weight") in weights:
+                single.append(weights.pop(key))
+            weights[f"{target}{part}.weight"] = mx.stack(single)
+    return weights
+
+
+def _check(head: QwenHead, weights: dict[str, mx.array]) -> None:
+    from mlx.utils import tree_flatten
+
+    expected: dict[str, mx.array] = dict(tree_flatten(head.parameters()))
+    quantised = {n.removesuffix("scales") for n in weights if n.endswith(".scales")}
+    for name, array in expected.items():
+        if name.removesuffix("weight") in quantised:
+            continue
+        if name not in weights:
+            raise CheckpointError(f"the MTP head lacks mtp.{_original(name)}")
+        if weights[name].shape != array.shape:
+            raise CheckpointError(
+                f"mtp.{_original(name)} is {weights[name].shape}, the config says {array.shape}"
+            )
+    unknown = [
+        n for n in weights if n not in expected and n.rpartition(".")[0] + "." not in quantised
+    ]
+    if unknown:
+        raise CheckpointError(f"the MTP head has an unknown tensor mtp.{_original(unknown[0])}")
+
+
+def _original(name: str) -> str:
+    return name.replace("blocks.", "layers.", 1)
+
+
+def _quantize(head: QwenHead, weights: dict[str, mx.array]) -> None:
+    """Quantise the modules the checkpoint stores quantised, with the sizes it stores."""
+
+    def sizes(path: str, module: nn.Module) -> bool | dict[str, int]:
+        scales, packed = weights.get(f"{path}.scales"), weights.get(f"{path}.weight")
+        if scales is None or packed is None:
+            return False
+        dim: int = module.weight.shape[-1]
+        group = dim // scales.shape[-1]
+        return {"group_size": group, "bits": 32 * packed.shape[-1] // dim}
+
+    if any(name.endswith(".scales") for name in weights):
+        nn.quantize(head, class_predicate=sizes)

@@ -1,0 +1,85 @@
+"""Open a Qwen checkpoint folder: mlx-lm's model, the MTP head beside it, the tokenizer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+from mlx_lm.utils import load_model
+
+from mtp_decoder.errors import CheckpointError
+from mtp_decoder.qwen.head import QwenHead, build_head
+from mtp_decoder.qwen.target import QwenTarget
+
+_FAMILIES = ("qwen3_5", "qwen3_5_moe", "qwen3_next")
+
+
+class Loaded(NamedTuple):
+    """A target and its head; None where the checkpoint has no `mtp.*` tensor."""
+
+    target: QwenTarget
+    head: QwenHead | None
+
+
+def load(folder: str | Path) -> Loaded:
+    """Open a checkpoint folder of qwen3_5, qwen3_5_moe or qwen3_next.
+
+    Raises:
+        CheckpointError: no such folder, a missing file, another family, or a broken head.
+    """
+    path = Path(folder)
+    config = _read_config(path)
+    family = config.get("model_type")
+    if family not in _FAMILIES:
+        raise CheckpointError(
+            f"{path}: model_type {family!r} is none of {', '.join(_FAMILIES)}; "
+            "other models need --loader package.module:function"
+        )
+    if not list(path.glob("model*.safetensors")):
+        raise CheckpointError(f"{path} has no model*.safetensors")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    try:
+        model, _ = load_model(path)
+    except (ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
+    target = QwenTarget(model)
+    stored = _load_tensors(path)
+    head = {n.partition("mtp.")[2]: a for n, a in stored.items() if _is_head(n)}
+    if not head:
+        return Loaded(target, None)
+    return Loaded(target, build_head(target, head, about_zero=_about_zero(family, stored)))
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    file = path / "config.json"
+    if not file.is_file():
+        raise CheckpointError(f"{path} has no config.json; give a checkpoint folder")
+    try:
+        return json.loads(file.read_text())
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{file} is not JSON: {error}") from error
+
+
+def _load_tensors(path: Path) -> dict[str, mx.array]:
+    tensors: dict[str, mx.array] = {}
+    for file in sorted(path.glob("*.safetensors")):
+        tensors |= dict(mx.load(str(file)))
+    return tensors
+
+
+def _is_head(name: str) -> bool:
+    return name.startswith("mtp.") or ".mtp." in name
+
+
+def _about_zero(family: str, stored: dict[str, mx.array]) -> bool:
+    """Whether mlx-lm took the trunk's norms for stored about zero; the head's are alike.
+
+    qwen3_next: experts are stored one by one. The others: a short convolution is stored
+    channels first. Both are Hugging Face's layout, and mlx-lm's own test.
+    """
+    if family == "qwen3_next":
+        return any(n.endswith(".mlp.experts.0.up_proj.weight") for n in stored)
+    return any("conv1d.weight" in n and a.shape[-1] != 1 for n, a in stored.items())

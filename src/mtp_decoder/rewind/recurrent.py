@@ -1,0 +1,26 @@
+"""What the four strategies share: the slots of a recurrent layer from before the pass.
+
+A slot is replaced, never written into, so the arrays from before cost no copy; they are
+kept alive until the round is over.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache
+
+from mtp_decoder.target import RecurrentLayer
+
+
+class RecurrentUndo:
+    """Undo of an `ArraysCache`; the strategies say how the kept positions come back."""
+
+    def __init__(self, layer: RecurrentLayer, cache: ArraysCache) -> None:
+        self.layer = layer
+        self.cache = cache
+        self.before: list[mx.array | None] = list(cache.cache)
+        self.tokens = mx.zeros((1, 0), mx.int32)
+
+    def restore(self) -> None:
+        """Put the slots back to before the pass."""
+        self.cache.cache = list(self.before)

@@ -1,0 +1,65 @@
+"""Sliding window: what the ring overwrote or dropped is put back.
+
+A ring holds the last `max_size` rows. New rows push old ones out, so a trim alone leaves a
+window with holes. The rows from before the pass are kept beside it (one window a layer), and
+a rewind rebuilds the ring from the newest of them and the rows that are kept.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+from mlx_lm.models.cache import RotatingKVCache
+
+from mtp_decoder.target import Layer
+
+
+def temporal_rows(cache: RotatingKVCache) -> tuple[mx.array, mx.array] | None:
+    """Keys and values [B, KV, n, D], oldest first, unused rows left out; None if empty."""
+    keys, values, offset, _, _, index = cache.state
+    if keys is None:
+        return None
+    if index < keys.shape[2] <= offset:
+        parts = [(a[:, :, index:], a[:, :, :index]) for a in (keys, values)]
+        keys, values = (mx.concatenate(part, axis=2) for part in parts)
+        return keys, values
+    return keys[:, :, :index], values[:, :, :index]
+
+
+class RingUndo:
+    """Undo of a `RotatingKVCache` that keeps no head tokens."""
+
+    def __init__(self, layer: Layer, cache: RotatingKVCache) -> None:
+        self._layer = layer
+        self._cache = cache
+        self._start: int = cache.offset
+        before = temporal_rows(cache)
+        # Copies: the cache writes into its own arrays in place.
+        self._before = None if before is None else tuple(mx.array(rows) for rows in before)
+        self._new: tuple[mx.array, ...] = ()
+
+    def run(self, x: mx.array, tokens: mx.array) -> mx.array:
+        """The layer's forward pass; remembers the new rows."""
+        out = self._layer(x, tokens, self._cache)
+        after = temporal_rows(self._cache)
+        assert after is not None
+        width = tokens.shape[1]
+        self._new = tuple(mx.array(rows[:, :, -width:]) for rows in after)
+        return out
+
+    def rewind(self, keep: int) -> None:
+        """Rebuild the ring from the window before the pass and the first `keep` new rows."""
+        cache = self._cache
+        rows = tuple(new[:, :, :keep] for new in self._new)
+        if self._before is not None:
+            pairs = zip(self._before, rows, strict=True)
+            rows = tuple(mx.concatenate([old, new], axis=2) for old, new in pairs)
+        if rows[0].shape[2] == 0:
+            cache.state = (None, None, 0, cache.keep, cache.max_size, 0)
+            return
+        keys, values = (mx.contiguous(part[:, :, -cache.max_size :]) for part in rows)
+        size = keys.shape[2]
+        cache.state = (keys, values, self._start + keep, cache.keep, cache.max_size, size)
+
+    def nbytes(self) -> int:
+        """The window before the pass and the new rows."""
+        return sum(rows.nbytes for rows in (*(self._before or ()), *self._new))

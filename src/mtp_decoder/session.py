@@ -1,0 +1,407 @@
+"""A decoding session, step by step: prefill, then rounds of draft, verify, accept, rewind.
+
+The target's cache holds every emitted token but the last one, the anchor. A round drafts K
+tokens, verifies [anchor, d_1 .. d_K] in one pass, accepts a of them, rewinds to a+1
+positions and emits a drafts and one correction or bonus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+from mtp_decoder.accepting import Acceptance, LogitsProcessor, Sampler, accept, greedy_sampler
+from mtp_decoder.counters import Counters
+from mtp_decoder.drafting import Drafter, HeadRows
+from mtp_decoder.errors import CacheMismatchError, DecoderError, RewindError
+from mtp_decoder.prompt_cache import check_content, make_prompt_cache, split
+from mtp_decoder.rewind import Rewind, check_rewindable
+from mtp_decoder.state import arrays_of, copy_cache, named_state
+from mtp_decoder.target import Head, Target
+from mtp_decoder.window import Window, forward
+
+MAX_DRAFT_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class Verification:
+    """One verify pass: the drafts [K], the residual [1, K+1, W], the logits [K+1, V]."""
+
+    drafts: tuple[int, ...]
+    hidden: mx.array
+    logits: mx.array
+
+
+@dataclass(frozen=True)
+class Round:
+    """One finished round.
+
+    Attributes:
+        drafts: the K verified drafts.
+        accepted: a, how many stand.
+        tokens: the a+1 emitted tokens; the last one is the new anchor.
+        logits: [K+1, V] of the verify pass; rows past `accepted` judged rejected drafts.
+        logprobs: [a+1, V] of the emitted tokens.
+    """
+
+    drafts: tuple[int, ...]
+    accepted: int
+    tokens: tuple[int, ...]
+    logits: mx.array
+    logprobs: mx.array
+
+
+class Session:
+    """One sequence being decoded.
+
+    Args:
+        target: the model.
+        head: its MTP head; without one only rounds without drafts of its own are possible.
+        rewind: strategy for state that cannot be cut back.
+        head_rows: what the head's rows of accepted drafts are made from.
+        sampler: log-probabilities [rows, V] to token ids; greedy by default.
+        logits_processors: as mlx-lm's: (tokens so far, logits [1, V]) to logits.
+        prompt_cache: from `make_prompt_cache(target, head)`; updated in place.
+        prefill_step_size: prompt tokens a prefill pass.
+
+    Raises:
+        CacheMismatchError: the prompt cache is another model's.
+        UnrewindableCacheError: a layer's cache has no rewind and a head was given.
+        DecoderError: `prefill_step_size` is not positive.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        head: Head | None = None,
+        *,
+        rewind: Rewind | str = Rewind.TAPE,
+        head_rows: HeadRows | str = HeadRows.DRAFT,
+        sampler: Sampler | None = None,
+        logits_processors: Sequence[LogitsProcessor] | None = None,
+        prompt_cache: Sequence[Any] | None = None,
+        prefill_step_size: int = 2048,
+    ) -> None:
+        if prefill_step_size < 1:
+            raise DecoderError(f"prefill_step_size must be at least 1, not {prefill_step_size}")
+        self._rewind = Rewind(rewind)
+        self._head_rows = HeadRows(head_rows)
+        self._target = target
+        self._head = head
+        self._sampler = sampler or greedy_sampler
+        self._processors = list(logits_processors or ())
+        self._step_size = prefill_step_size
+        cache = make_prompt_cache(target, head) if prompt_cache is None else prompt_cache
+        self._caches, self._head_caches, self._frontier = split(cache, target, head)
+        if head is not None:
+            check_rewindable(target.layers, self._caches)
+        self._length = check_content(self._caches, target)
+        self._drafter = self._make_drafter()
+        self._window: Window | None = None
+        self._drafted: list[int] | None = None
+        self._verified: Verification | None = None
+        self._settled: Acceptance | None = None
+        self.history: list[int] = []
+        self.counters = Counters()
+
+    def _make_drafter(self) -> Drafter | None:
+        if self._head is None or self._frontier is None:
+            return None
+        drafter = Drafter(self._head, self._head_caches, self._head_rows)
+        drafter.hidden = self._frontier[0]
+        if drafter.length != max(self._length - 1, 0) or (self._length and drafter.hidden is None):
+            raise CacheMismatchError(
+                f"the head's cache holds {drafter.length} pairs for {self._length} target "
+                "tokens; it was not filled by this decoder with this head"
+            )
+        return drafter
+
+    @property
+    def target_length(self) -> int:
+        """Tokens in the target's caches."""
+        return self._length
+
+    @property
+    def anchor(self) -> int:
+        """The last emitted token, not yet in the caches.
+
+        Raises:
+            DecoderError: nothing was prefilled yet.
+        """
+        if not self.history:
+            raise DecoderError("nothing was decoded yet: call prefill first")
+        return self.history[-1]
+
+    def prefill(self, prompt: Sequence[int]) -> Round:
+        """Run the prompt through target and head and emit the first token.
+
+        Every pair of the prompt enters the head's cache. The last token runs alone, as in
+        mlx-lm, so that its logits are a one-token step's.
+
+        Args:
+            prompt: token ids, at least one, each in the vocabulary. After a used prompt
+                cache they go on from its frontier.
+
+        Raises:
+            DecoderError: the prompt is empty, holds a token outside the vocabulary, or a
+                prompt was prefilled before.
+        """
+        self.check_prompt(prompt)
+        with self.counters.phase("prefill"):
+            tokens = list(prompt)
+            hidden = self._prefill_chunks(tokens)
+            logits = self._target.logits(hidden[:, -1:])[0]
+            self.history = tokens
+            outcome = accept((), logits, self.history, self._sampler, self._processors)
+            self._sync(logits, outcome.logprobs)
+        self.history.append(outcome.tokens[0])
+        return Round((), 0, outcome.tokens, logits, outcome.logprobs)
+
+    def check_prompt(self, prompt: Sequence[int]) -> None:
+        """Refuse what `prefill` would refuse, without running anything."""
+        if self.history:
+            raise DecoderError("this session was prefilled already; start another one")
+        if not len(prompt):
+            raise DecoderError("the prompt is empty: give at least one token")
+        self._check_tokens(prompt, "the prompt")
+
+    def _prefill_chunks(self, tokens: list[int]) -> mx.array:
+        cuts = [*range(0, len(tokens) - 1, self._step_size), len(tokens) - 1]
+        ends = [*cuts[1:], len(tokens)]
+        hidden = mx.zeros((1, 0))
+        for start, end in zip(cuts, ends, strict=True):
+            chunk = mx.array([tokens[start:end]])
+            hidden = forward(self._target, chunk, self._caches)
+            self._length += end - start
+            if self._drafter is not None:
+                self._drafter.prefill(hidden, chunk)
+            self._sync(hidden)
+        return hidden
+
+    def draft(self, num_draft_tokens: int) -> list[int]:
+        """Let the head draft; its cache grows by that many rows until the round is settled.
+
+        Raises:
+            DecoderError: a negative or absurd number, no head, or a round still open.
+        """
+        self._check_count(num_draft_tokens)
+        return self._draft(num_draft_tokens, None)
+
+    def inject(self, drafts: Sequence[int]) -> list[int]:
+        """Take the given drafts in place of the head's; its cache runs along all the same.
+
+        Raises:
+            DecoderError: a draft outside the vocabulary, too many, or a round still open.
+        """
+        if len(drafts) > MAX_DRAFT_TOKENS:
+            raise DecoderError(f"at most {MAX_DRAFT_TOKENS} drafts a round, not {len(drafts)}")
+        self._check_tokens(drafts, "the drafts")
+        return self._draft(len(drafts), drafts)
+
+    def _draft(self, k: int, forced: Sequence[int] | None) -> list[int]:
+        anchor = self.anchor
+        self._require_closed()
+        if self._drafter is None:
+            if k and forced is None:
+                raise DecoderError(
+                    "this model has no MTP head: load one, or decode with num_draft_tokens=0"
+                )
+            self._drafted = list(forced or ())
+            return list(self._drafted)
+        with self.counters.phase("draft"):
+            self._drafted = []
+            self._drafted = self._drafter.draft(anchor, k, forced)
+        return list(self._drafted)
+
+    def verify(self, drafts: Sequence[int]) -> Verification:
+        """Run [anchor, *drafts] through the target in one pass; the caches grow by K+1.
+
+        Drafts that were neither drafted nor injected before are injected.
+
+        Raises:
+            DecoderError: a draft outside the vocabulary, other drafts than this round's,
+                nothing prefilled, or a round still open.
+        """
+        if self._drafted is None:
+            self.inject(drafts)
+        if self._drafted != list(drafts) or self._round_is_verified:
+            raise DecoderError(f"this round's drafts are {self._drafted}, not {list(drafts)}")
+        tokens = mx.array([[self.anchor, *drafts]])
+        with self.counters.phase("verify"):
+            self._window = Window(self._target, self._caches, self._rewind)
+            self._verified = self._settled = None
+            self._length += tokens.shape[1]
+            hidden = self._window.run(tokens)
+            logits = self._target.logits(hidden)[0]
+            self._verified = Verification(tuple(drafts), hidden, logits)
+            mx.eval(logits, hidden, arrays_of(self._caches))
+        return self._verified
+
+    def accept(self) -> Acceptance:
+        """Judge the drafts of the last verify pass; touches no cache.
+
+        Raises:
+            DecoderError: nothing was verified.
+        """
+        verified = self._require_verified()
+        with self.counters.phase("accept"):
+            outcome = accept(
+                verified.drafts, verified.logits, self.history, self._sampler, self._processors
+            )
+            mx.eval(outcome.logprobs)
+        return outcome
+
+    def rewind(self, outcome: Acceptance) -> None:
+        """Settle the round: caches of target and head end at the accepted prefix.
+
+        Can be called again with fewer accepted drafts (`cut`), until the next verify pass.
+
+        Raises:
+            RewindError: more drafts accepted than the round holds.
+        """
+        verified, window = self._require_verified(), self._window
+        assert window is not None
+        keep = outcome.accepted + 1
+        if keep > window.kept or len(outcome.tokens) != keep:
+            raise RewindError(
+                f"cannot rewind to {outcome.accepted} accepted drafts: "
+                f"the round holds {window.kept - 1}"
+            )
+        with self.counters.phase("rewind"):
+            self.counters.rewinds += keep < window.kept
+            self.counters.rewind_bytes = window.nbytes()
+            self._length -= window.kept - keep
+            window.rewind(keep)
+            if self._drafter is not None:
+                self._drafter.settle(verified.drafts, outcome.accepted, verified.hidden)
+            self._sync()
+        if self._settled is None:
+            self.counters.count_round(len(verified.drafts), outcome.accepted)
+        else:
+            del self.history[-len(self._settled.tokens) :]
+        self.history.extend(outcome.tokens)
+        self._settled = outcome
+        self._drafted = None
+
+    def cancel(self) -> None:
+        """Undo an open round whole: caches of target and head as before it was drafted.
+
+        Without an open round this does nothing.
+        """
+        if self._drafted is None:
+            return
+        if self._drafter is not None:
+            self._drafter.abandon()
+        if self._window is not None and self._settled is None:
+            self._length -= self._window.width
+            self._window.rewind(0)
+        self._window = self._drafted = self._verified = None
+        self._sync()
+
+    def cut(self, emitted: int) -> None:
+        """Keep only the first `emitted` tokens of the round that was settled last.
+
+        Raises:
+            RewindError: no settled round, or it did not emit that many (at least one).
+        """
+        settled = self._settled
+        if settled is None or not 1 <= emitted <= len(settled.tokens):
+            raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")
+        self.rewind(Acceptance(emitted - 1, settled.tokens[:emitted], settled.logprobs[:emitted]))
+
+    def round(self, num_draft_tokens: int = 0, *, drafts: Sequence[int] | None = None) -> Round:
+        """One whole round with the head's drafts, or with injected ones.
+
+        If any part of it fails, the round is cancelled before the error goes on.
+        """
+        self._require_closed()
+        try:
+            made = self.draft(num_draft_tokens) if drafts is None else self.inject(drafts)
+            verified = self.verify(made)
+            outcome = self.accept()
+            self.rewind(outcome)
+        except BaseException:
+            self.cancel()
+            raise
+        return Round(
+            verified.drafts, outcome.accepted, outcome.tokens, verified.logits, outcome.logprobs
+        )
+
+    def state(self) -> dict[str, mx.array]:
+        """Every array of every cache, by name; see `mtp_decoder.state`."""
+        found = named_state(self._target.layers, self._caches, "layers")
+        if self._head is not None and self._drafter is not None:
+            found |= named_state(self._head.layers, self._head_caches, "head")
+            if self._drafter.hidden is not None:
+                found["head.frontier.hidden"] = mx.array(self._drafter.hidden)
+        return found
+
+    def decode_with(self, *, rewind: Rewind | str, head_rows: HeadRows | str) -> None:
+        """Use another strategy and policy from the next round on.
+
+        Raises:
+            DecoderError: a round is open.
+        """
+        self._require_closed()
+        self._rewind = Rewind(rewind)
+        if self._drafter is not None:
+            self._drafter.policy = HeadRows(head_rows)
+
+    def fork(self) -> Session:
+        """An independent session at the same place; counters start anew.
+
+        Raises:
+            DecoderError: a round is open.
+        """
+        self._require_closed()
+        cache = [copy_cache(c) for c in (*self._caches, *self._head_caches)]
+        if self._frontier is not None:
+            cache.append(copy_cache(self._frontier))
+        twin = object.__new__(Session)
+        vars(twin).update(vars(self))
+        twin._caches, twin._head_caches, twin._frontier = split(cache, self._target, self._head)
+        twin._drafter = twin._make_drafter()
+        if twin._drafter is not None and self._drafter is not None:
+            twin._drafter.policy = self._drafter.policy
+        twin._window = twin._verified = twin._settled = twin._drafted = None
+        twin.history = list(self.history)
+        twin.counters = Counters()
+        return twin
+
+    @property
+    def _round_is_verified(self) -> bool:
+        return self._drafted is not None and self._verified is not None and self._settled is None
+
+    def _require_closed(self) -> None:
+        if self._drafted is not None:
+            raise DecoderError("a round is open: settle it with rewind, or cancel it")
+
+    def _require_verified(self) -> Verification:
+        if self._verified is None:
+            raise DecoderError("nothing was verified yet: call verify first")
+        return self._verified
+
+    def _check_tokens(self, tokens: Sequence[int], what: str) -> None:
+        for token in tokens:
+            if not 0 <= token < self._target.vocab_size:
+                raise DecoderError(
+                    f"{what}: token {token} is outside the vocabulary of {self._target.vocab_size}"
+                )
+
+    def _check_count(self, num_draft_tokens: int) -> None:
+        if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
+            raise DecoderError(
+                f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
+            )
+
+    def _sync(self, *arrays: mx.array) -> None:
+        """Evaluate every cache, so that no phase leaves work to the next."""
+        if self._frontier is not None and self._drafter is not None:
+            self._frontier[0] = self._drafter.hidden
+            held = [*self._caches, *self._head_caches, self._frontier]
+        else:
+            held = self._caches
+        mx.eval(*arrays, arrays_of(held))

@@ -1,0 +1,1 @@
+"""Tests of ourselves: the decoder, the harness, the reference models and the tools around them."""

@@ -1,0 +1,1 @@
+"""Tests of the harness: comparator, cases, report, pytest plugin and summary."""
