@@ -63,6 +63,13 @@ def types(session: nox.Session) -> None:
     session.run("pyright", "--project", "pyproject.toml", *session.posargs)
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Write the pages that code writes."""
+    _install(session, "suite")
+    session.run("python", "docs/tape_cost.py")
+
+
 def _install(session: nox.Session, extra: str) -> None:
     """Install this project, editable, unless pyproject.toml is what it was the last time."""
     installed = Path(session.virtualenv.location) / f"pyproject.{extra}.toml"

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache
@@ -110,10 +110,11 @@ class FullAttention:
         return KVCache()
 
     def __call__(self, x: mx.array, cache: KVCache) -> mx.array:
-        """x [B, T, H] to [B, T, H]; appends T rows to the cache."""
+        """Map x [B, T, H] to [B, T, H]; append T rows to the cache."""
         positions = cache.offset + mx.arange(x.shape[1])
         projected = self._projections(x, positions)
-        keys, values = cache.update_and_fetch(projected.keys, projected.values)
+        rows = cache.update_and_fetch(projected.keys, projected.values)
+        keys, values = cast("tuple[mx.array, mx.array]", rows)
         allowed = mx.arange(keys.shape[2])[None, :] <= positions[:, None]
         mixed = attend(projected.queries, keys, values, allowed)
         return self._projections.output(mixed, projected.gate)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
@@ -64,8 +64,9 @@ def read(folder: Path) -> tuple[HybridModel, MTPHead]:
     file = folder / "model.safetensors"
     if not file.is_file():
         raise CheckpointError(f"{folder} has no model.safetensors")
-    stored, metadata = mx.load(str(file), return_metadata=True)
-    weights = _from_disk(config, dict(stored))
+    loaded = mx.load(str(file), return_metadata=True)
+    stored, metadata = cast("tuple[dict[str, mx.array], dict[str, str]]", loaded)
+    weights = _from_disk(config, stored)
     _check(config, weights, file)
     if metadata.get("format") == "mlx":
         weights = _shift_norms(config, weights, -1.0)
@@ -228,7 +229,7 @@ def _fuse_next(config: HybridConfig, weights: dict[str, mx.array]) -> dict[str, 
         if kind == LINEAR:
             at = f"model.layers.{index}.linear_attn."
             qkv = weights.pop(f"{at}in_proj_qkv.weight")
-            parts = mx.split(qkv, [totals[0], totals[0] + totals[1]])
+            parts = list(mx.split(qkv, [totals[0], totals[0] + totals[1]]))
             parts.append(weights.pop(f"{at}in_proj_z.weight"))
             by_head = [p.reshape(keys, -1, hidden) for p in parts]
             weights[f"{at}in_proj_qkvz.weight"] = mx.concatenate(by_head, axis=1).reshape(

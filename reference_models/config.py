@@ -139,7 +139,9 @@ class HybridConfig:
         missing = {"model_type", "layer_types"} - set(values)
         if missing:
             raise ConfigError(f"config lacks {', '.join(sorted(missing))}")
-        kept = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names}
+        kept: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names
+        }
         return cls(**kept)
 
     def to_dict(self) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class GatedDeltaNet:
         }
 
     def __call__(self, x: mx.array, cache: ArraysCache) -> mx.array:
-        """x [B, T, H] to [B, T, H]; advances the state by T positions."""
+        """Map x [B, T, H] to [B, T, H]; advance the state by T positions."""
         projections = self.project(x)
         return self.finish(self.scan(projections, cache), projections)
 

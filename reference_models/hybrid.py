@@ -83,7 +83,7 @@ class HybridLayer:
         return self.attention.make_cache()
 
     def __call__(self, x: mx.array, tokens: mx.array, cache: Any) -> mx.array:
-        """x [B, T, W] and tokens [B, T] to [B, T, W]; advances the cache by T positions."""
+        """Map x [B, T, W] and tokens [B, T] to [B, T, W]; advance the cache by T positions."""
         del tokens
         y = self.attention(self._around_mixer.read(x), cache)
         return self._feed_forward(self._around_mixer.write(x, y))
@@ -115,7 +115,7 @@ class LinearLayer:
         return ArraysCache(size=len(self.slots))
 
     def __call__(self, x: mx.array, tokens: mx.array, cache: ArraysCache) -> mx.array:
-        """x [B, T, W] and tokens [B, T] to [B, T, W]; advances the state by T positions."""
+        """Map x [B, T, W] and tokens [B, T] to [B, T, W]; advance the state by T positions."""
         return self.record(x, tokens, cache)[0]
 
     def record(

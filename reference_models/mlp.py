@@ -9,7 +9,7 @@ from reference_models.weights import Tensor, Weights
 
 
 def linear(x: mx.array, weight: mx.array) -> mx.array:
-    """x [..., in] times weight [out, in] transposed."""
+    """Multiply x [..., in] by weight [out, in] transposed."""
     return x @ weight.T
 
 
@@ -31,5 +31,5 @@ class DenseMLP:
         }
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [B, T, H] to [B, T, H]."""
+        """Map x [B, T, H] to [B, T, H]."""
         return linear(silu(linear(x, self._gate)) * linear(x, self._up), self._down)

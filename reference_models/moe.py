@@ -27,7 +27,7 @@ class RoutedExperts:
         self.calls = 0
 
     def __call__(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [B, T, H] through experts chosen [B, T, k]: [B, T, k, H]."""
+        """Run x [B, T, H] through experts chosen [B, T, k]: [B, T, k, H]."""
         self.calls += 1
         both = (self._gate_up[chosen] @ x[..., None, :, None]).squeeze(-1)
         gate, up = mx.split(both, 2, axis=-1)
@@ -59,7 +59,7 @@ class SparseMoE:
         }
 
     def __call__(self, x: mx.array) -> mx.array:
-        """x [B, T, H] to [B, T, H]."""
+        """Map x [B, T, H] to [B, T, H]."""
         probabilities = mx.softmax(linear(x, self._router).astype(mx.float32), axis=-1)
         chosen = top_k(probabilities, self._k)
         share = mx.take_along_axis(probabilities, chosen, axis=-1)

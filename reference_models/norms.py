@@ -37,12 +37,12 @@ def gated_rms_norm(
 
 
 def silu(x: mx.array) -> mx.array:
-    """x * sigmoid(x)."""
+    """`x * sigmoid(x)`."""
     return x * mx.sigmoid(x)
 
 
 def l2_norm(x: mx.array) -> mx.array:
-    """x * rsqrt(sum(x^2) + 1e-6) over the last axis, in float32.
+    """`x * rsqrt(sum(x^2) + 1e-6)` over the last axis, in float32.
 
     The epsilon is added to the sum, as Hugging Face and FLA do; adding it to the mean makes
     it D times larger and changes small keys.

@@ -127,7 +127,7 @@ class IndexedAttention:
         return CacheList(KVCache(), KVCache(), ArraysCache(size=1))
 
     def __call__(self, x: mx.array, cache: CacheList) -> mx.array:
-        """x [B, T, H] to [B, T, H]; appends T rows and the blocks they complete."""
+        """Map x [B, T, H] to [B, T, H]; append T rows and the blocks they complete."""
         positions = cache[0].offset + mx.arange(x.shape[1])
         selected = self.index(x, positions, cache)
         projected = self._projections(x, positions)

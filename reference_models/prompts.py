@@ -40,5 +40,4 @@ def prompt_tokens(length: int, name: str = "code") -> list[int]:
     tokens = encode(PROMPTS[name])
     if not 0 < length <= len(tokens):
         raise ValueError(f"length must be in 1..{len(tokens)}, not {length}")
-    head = [256 if i % 12 == 2 else token for i, token in enumerate(tokens[:length])]
-    return head
+    return [256 if i % 12 == 2 else token for i, token in enumerate(tokens[:length])]

@@ -9,6 +9,8 @@ came with it.
 
 from __future__ import annotations
 
+from typing import cast
+
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
@@ -16,10 +18,13 @@ from reference_models.attention import GatedProjections
 from reference_models.config import HybridConfig
 from reference_models.weights import Weights
 
+# Keys, values, offset, keep, max_size and the row to write next, of a ring with rows.
+_RingState = tuple[mx.array, mx.array, int, int, int, int]
+
 
 def temporal_rows(cache: RotatingKVCache) -> tuple[mx.array, mx.array]:
     """Keys and values [B, KV, n, D] in temporal order, newest last, no unused rows."""
-    keys, values, offset, _, _, index = cache.state
+    keys, values, offset, _, _, index = cast("_RingState", cache.state)
     size = keys.shape[2]
     if index < size and offset >= size:
         keys = mx.concatenate([keys[:, :, index:], keys[:, :, :index]], axis=2)
@@ -42,7 +47,7 @@ class SlidingAttention:
         return RotatingKVCache(max_size=self._window)
 
     def __call__(self, x: mx.array, cache: RotatingKVCache) -> mx.array:
-        """x [B, T, H] to [B, T, H]; appends T rows to the ring."""
+        """Map x [B, T, H] to [B, T, H]; append T rows to the ring."""
         positions = cache.offset + mx.arange(x.shape[1])
         projected = self._projections(x, positions)
         cache.update_and_fetch(projected.keys, projected.values)

@@ -8,6 +8,7 @@ are not zero, no norm weight is one.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -18,7 +19,7 @@ from reference_models.mtp import MTPHead
 from reference_models.weights import Tensor, draw, prefixed
 
 _GDN = HybridConfig("qwen3_5", (LINEAR, LINEAR, FULL, LINEAR, LINEAR, FULL))
-_EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2}
+_EXPERTS: dict[str, Any] = {"num_experts": 6, "num_experts_per_tok": 2}
 
 ZOO: dict[str, HybridConfig] = {
     "attn": HybridConfig("qwen3_5", (FULL, FULL, FULL)),

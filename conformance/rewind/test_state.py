@@ -17,7 +17,9 @@ from mtp_conformance.grid import one_round
     "rewind.state.one-round",
     clause="rewound-state",
     needs=("state", "drafts", "fork"),
-    oracle="a round that was given the accepted drafts alone; K=0; one forward pass over all tokens",
+    oracle=(
+        "a round that was given the accepted drafts alone; K=0; one forward pass over all tokens"
+    ),
     witness="arrays compared, and a reject unless all drafts are right",
     faults=("R1", "R3", "R13", "R16"),
     since="0.1.0",

@@ -4,7 +4,8 @@ from mtp_conformance.case import Cell, Witness, case
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.oracles import Group, Oracles, target_arrays
 from mtp_conformance.protocol import Capability, Options
-from mtp_conformance.rounds import require_emitted, require_tokens, run_rounds
+from mtp_conformance.rounds import require_emitted, run_rounds
+from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Inconclusive, Unsupported, Verdict
 
 __all__ = [

@@ -36,8 +36,9 @@ def load_runtime(name: str) -> Runtime:
 @pytest.fixture(scope="session")
 def oracles(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracles:
     """Shared prefills and expected values of the runtime under judgement."""
-    runtime = load_runtime(request.config.getoption("runtime"))
-    found = Oracles(runtime, tmp_path_factory.mktemp("checkpoints"), builtin.prompt(_PROMPT_TOKENS))
+    runtime = load_runtime(cast("str", request.config.getoption("runtime")))
+    folder = tmp_path_factory.mktemp("checkpoints")
+    found = Oracles(runtime, folder, builtin.prompt(_PROMPT_TOKENS), builtin.index_gap)
     card = found.description
     describe_runtime(
         request.config,
@@ -47,6 +48,7 @@ def oracles(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             "capabilities": sorted(c.value for c in card.capabilities),
             "strategies": list(card.strategies),
             "max_draft_tokens": card.max_draft_tokens,
+            "mx_compile": request.config.getoption("mx_compile"),
         },
     )
     return found

@@ -9,18 +9,23 @@ under judgement, by ways that never rewind.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from mtp_conformance.case import Cell
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.protocol import Capability, Options, Outcome, Runtime, RuntimeSession
+from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Unsupported
 
 State = dict[str, mx.array]
 EOS = 256
+TIE_FREE_GAP = 1e-3
+"""Scores at the cut further apart than this are no tie in any of the data types used."""
+_TIE_FREE_TOKENS = 16
 _GROUPS_KEPT = 4
 _REJECTED_TAIL = (EOS, 101, 32, EOS, 116, 10, 97)
 
@@ -30,13 +35,24 @@ def target_arrays(state: Mapping[str, mx.array]) -> State:
     return {name: array for name, array in state.items() if not name.startswith("head.")}
 
 
+class GroupKey(NamedTuple):
+    """What a group is of: model, data type, prompt length and where in the text it starts."""
+
+    model: str
+    dtype: str
+    prompt_length: int
+    start: int = 0
+
+
 class Group:
     """One model, data type and prompt, with everything its cells share."""
 
-    def __init__(self, runtime: Runtime, checkpoint: Path, model: str, prompt: list[int]) -> None:
+    def __init__(
+        self, runtime: Runtime, checkpoint: Path, key: GroupKey, prompt: list[int]
+    ) -> None:
         self._runtime = runtime
         self._checkpoint = checkpoint
-        self._model = model
+        self.key = key
         self.prompt = prompt
         self._base = self.open(Options())
         first = self._base.prefill(prompt)
@@ -50,7 +66,7 @@ class Group:
 
     def open(self, options: Options) -> RuntimeSession:
         """A session of this model that has seen nothing."""
-        return self._runtime.open(self._model, self._checkpoint, options)
+        return self._runtime.open(self.key.model, self._checkpoint, options)
 
     def prefilled(self, options: Options) -> RuntimeSession:
         """An independent session that has seen the prompt."""
@@ -128,15 +144,31 @@ class Group:
 
 
 class Oracles:
-    """Groups by model, data type and prompt length; the last few are kept."""
+    """Groups by model, data type and prompt; the last few are kept.
 
-    def __init__(self, runtime: Runtime, folder: Path, prompt: Sequence[int]) -> None:
+    Args:
+        runtime: what is judged.
+        folder: where checkpoints are written.
+        prompt: tokens that prompts are stretches of.
+        index_gap: from (checkpoint, prompt, new tokens) to the smallest distance between index
+            scores at the selection cut; infinite for a model without such an index.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        folder: Path,
+        prompt: Sequence[int],
+        index_gap: Callable[[Path, Sequence[int], int], float],
+    ) -> None:
         self.runtime = runtime
         self.description = runtime.describe()
         self._folder = folder
         self._prompt = list(prompt)
-        self._groups: OrderedDict[tuple[str, str, int], Group] = OrderedDict()
-        self._deterministic: set[tuple[str, str]] = set()
+        self._index_gap = index_gap
+        self._groups: OrderedDict[GroupKey, Group] = OrderedDict()
+        self._deterministic: set[tuple[str | None, str | None]] = set()
+        self._tie_free: dict[GroupKey, int] = {}
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -148,47 +180,66 @@ class Oracles:
         if missing:
             raise Unsupported(f"{self.description.name} does not offer {', '.join(missing)}")
 
-    def group(self, cell: Cell) -> Group:
-        """The group of a cell; its determinism control comes first.
+    def group(self, cell: Cell, *, tie_free: bool = False) -> Group:
+        """The group of a cell; the model's determinism control comes first.
+
+        Args:
+            cell: model, data type and prompt length.
+            tie_free: take a stretch of text in which no index score comes close to another
+                at the selection cut, so that no verdict hangs on how ties are broken.
 
         Raises:
             Unsupported: the runtime cannot open the model.
+            NotDeterministic: K=0 twice gave two results.
         """
-        assert cell.model is not None and cell.dtype is not None
-        assert cell.prompt_length is not None
         if cell.model not in self.description.models:
             raise Unsupported(f"{self.description.name} cannot open {cell.model}")
         if (cell.model, cell.dtype) not in self._deterministic:
-            self.check_determinism(cell)
+            try:
+                self.check_determinism(cell)
+            except AssertionError as error:
+                raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
             self._deterministic.add((cell.model, cell.dtype))
-        return self._find(cell.model, cell.dtype, cell.prompt_length)
+        key = _key(cell)
+        return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
-    def _find(self, model: str, dtype: str, prompt_length: int) -> Group:
-        key = (model, dtype, prompt_length)
+    def _find(self, key: GroupKey) -> Group:
         if key not in self._groups:
-            self._groups[key] = self.fresh_group(model, dtype, prompt_length)
+            self._groups[key] = self.fresh_group(key)
         self._groups.move_to_end(key)
         while len(self._groups) > _GROUPS_KEPT:
             self._groups.popitem(last=False)
         return self._groups[key]
 
-    def fresh_group(self, model: str, dtype: str, prompt_length: int) -> Group:
+    def fresh_group(self, key: GroupKey) -> Group:
         """A group that shares nothing with any other."""
-        checkpoint = self.runtime.checkpoint(model, dtype, self._folder)
-        return Group(self.runtime, checkpoint, model, self._prompt[:prompt_length])
+        prompt = self._prompt[key.start : key.start + key.prompt_length]
+        return Group(self.runtime, self._checkpoint(key), key, prompt)
+
+    def _checkpoint(self, key: GroupKey) -> Path:
+        return self.runtime.checkpoint(key.model, key.dtype, self._folder)
+
+    def _tie_free_start(self, key: GroupKey) -> int:
+        if key not in self._tie_free:
+            starts = range(len(self._prompt) - key.prompt_length)
+            self._tie_free[key] = next(s for s in starts if self._gap(key, s) > TIE_FREE_GAP)
+        return self._tie_free[key]
+
+    def _gap(self, key: GroupKey, start: int) -> float:
+        prompt = self._prompt[start : start + key.prompt_length]
+        return self._index_gap(self._checkpoint(key), prompt, _TIE_FREE_TOKENS)
 
     def check_determinism(self, cell: Cell, rounds: int = 4) -> int:
-        """Run K=0 twice and demand the same bits; returns the number of arrays compared."""
-        assert cell.model and cell.dtype and cell.prompt_length
-        first = self._find(cell.model, cell.dtype, cell.prompt_length)
-        second = self.fresh_group(cell.model, cell.dtype, cell.prompt_length)
-        if first.stream(rounds + 1) != second.stream(rounds + 1):
-            raise NotDeterministic(
-                f"K=0 twice gives {first.stream(rounds + 1)} and {second.stream(rounds + 1)}"
-            )
+        """Run K=0 twice and demand the same bits; returns the number of arrays compared.
+
+        Raises:
+            AssertionError: names the first token or array that differs.
+        """
+        first, second = self._find(_key(cell)), self.fresh_group(_key(cell))
+        what = "a second K=0 run from the same prompt"
+        require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
         compared = 0
         for n in range(rounds + 1):
-            what = "a second K=0 run from the same prompt"
             compared += require_equal(second.plain_state(n), first.plain_state(n), what=what)
             logits = {"logits": first.plain_logits(n)}
             compared += require_equal({"logits": second.plain_logits(n)}, logits, what=what)
@@ -197,3 +248,9 @@ class Oracles:
 
 class NotDeterministic(Exception):
     """K=0 run twice gave two results; no verdict on K>0 means anything."""
+
+
+def _key(cell: Cell) -> GroupKey:
+    assert cell.model is not None and cell.dtype is not None
+    assert cell.prompt_length is not None
+    return GroupKey(cell.model, cell.dtype, cell.prompt_length)

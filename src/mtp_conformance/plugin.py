@@ -15,9 +15,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, cast
 
+import mlx.core as mx
 import pytest
 
 from mtp_conformance.case import Case, Cell, Registration, Scalar, Witness, registration_of
+from mtp_conformance.compiling import (
+    can_compile,
+    compile_in_parent,
+    compile_in_worker,
+    run_eagerly,
+)
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.report import (
     Failure,
@@ -69,17 +76,55 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--runtime", metavar="NAME", default="builtin", help="the runtime that is judged"
     )
+    group.addoption(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="mlx's default device; bits are claimed on the CPU backend (default: cpu)",
+    )
+    group.addoption(
+        "--mx-compile",
+        choices=("off", "on"),
+        default="off",
+        help="mx.compile for the whole run: off is eager (default), on compiles once, up front",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that this plugin sets and, outside workers, the recorder."""
     config.addinivalue_line("markers", "xdist_group(name): cells that share a worker's prefills")
     config.stash[_collected_key] = _Collected()
+    _choose_device(cast("str", config.getoption("device")))
+    _choose_compilation(config)
     if hasattr(config, "workerinput"):
         _compute_in_batches()
     if not hasattr(config, "workerinput"):
         config.stash[_recorder_key] = recorder = _Recorder(config)
         config.pluginmanager.register(recorder, "mtp-conformance-recorder")
+
+
+def _choose_device(name: str) -> None:
+    if name == "gpu" and not mx.is_available(mx.gpu):
+        raise pytest.UsageError("--device gpu: this mlx has no GPU backend; use --device cpu")
+    mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
+
+
+def _choose_compilation(config: pytest.Config) -> None:
+    if config.getoption("mx_compile") == "off":
+        run_eagerly()
+    elif hasattr(config, "workerinput"):
+        compile_in_worker()
+    elif not can_compile():
+        raise pytest.UsageError("--mx-compile on: mlx's CPU backend needs g++; install it")
+    else:
+        compile_in_parent(_warm_up)
+
+
+def _warm_up() -> None:
+    """Run what a builtin run compiles; another runtime's own functions are its own affair."""
+    from mtp_conformance.adapters import builtin
+
+    builtin.warm_up()
 
 
 def _compute_in_batches() -> None:

@@ -74,7 +74,7 @@ class Outcome:
     accepted: int
     tokens: tuple[int, ...]
     logits: mx.array
-    counters: Mapping[str, int] = field(default_factory=lambda: dict[str, int]())
+    counters: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class RuntimeSession(Protocol):

@@ -8,6 +8,7 @@ from mtp_conformance.case import Cell, Witness
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.oracles import Group
 from mtp_conformance.protocol import Options, Outcome
+from mtp_conformance.tokens import require_tokens
 
 
 def run_rounds(
@@ -42,20 +43,3 @@ def require_emitted(outcome: Outcome, expected: Sequence[int], *, round: int) ->
         AssertionError: names round, index and both tokens.
     """
     require_tokens(outcome.tokens, expected, what="K=0", where=f"round {round}: ")
-
-
-def require_tokens(
-    actual: Sequence[int], expected: Sequence[int], *, what: str, where: str = ""
-) -> int:
-    """Demand equal tokens; returns how many were compared.
-
-    Raises:
-        AssertionError: names the first index that differs and both tokens.
-    """
-    for index, (token, wanted) in enumerate(zip(actual, expected, strict=False)):
-        assert token == wanted, f"{where}emitted token {index} is {token}, {what} emits {wanted}"
-    assert len(actual) == len(expected), (
-        f"{where}emitted {len(actual)} tokens, {what} emits {len(expected)}"
-    )
-    assert expected, f"{where}no token was compared"
-    return len(expected)

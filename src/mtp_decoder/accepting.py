@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import mlx.core as mx
 
@@ -51,7 +52,7 @@ def accept(
     if processors:
         return _accept_row_by_row(drafts, logits, history, sampler, processors)
     logprobs = _normalise(logits)
-    sampled: list[int] = sampler(logprobs).tolist()
+    sampled = cast("list[int]", sampler(logprobs).tolist())
     accepted = 0
     while accepted < len(drafts) and sampled[accepted] == drafts[accepted]:
         accepted += 1
@@ -73,7 +74,7 @@ def _accept_row_by_row(
         for processor in processors:
             row = processor(seen, row)
         rows.append(_normalise(row))
-        tokens.append(int(sampler(rows[-1]).item()))
+        tokens.append(cast("int", sampler(rows[-1]).item()))
         if i == len(drafts) or tokens[i] != drafts[i]:
             break
     return Acceptance(len(tokens) - 1, tuple(tokens), mx.concatenate(rows))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,8 +24,8 @@ class Counters:
     accepted: int = 0
     rewinds: int = 0
     rewind_bytes: int = 0
-    drafted_by_depth: list[int] = field(default_factory=lambda: list[int]())
-    accepted_by_depth: list[int] = field(default_factory=lambda: list[int]())
+    drafted_by_depth: list[int] = field(default_factory=list[int])
+    accepted_by_depth: list[int] = field(default_factory=list[int])
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
 
     @property
@@ -42,12 +42,12 @@ class Counters:
             (self.drafted_by_depth, drafted),
             (self.accepted_by_depth, accepted),
         ):
-            totals.extend([0] * (depth - len(totals)))
+            totals.extend([0] * (drafted - len(totals)))
             for j in range(depth):
                 totals[j] += 1
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> Generator[None, None, None]:
         """Charge the enclosed wall time to a phase; the caller evaluates inside."""
         start = time.perf_counter()
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -86,7 +86,7 @@ class Drafter:
             drafts.append(token)
         self._next = (hidden, token)
         mx.eval(drafts, hidden)
-        return [int(token.item()) for token in drafts]
+        return [cast("int", token.item()) for token in drafts]
 
     def settle(self, drafts: Sequence[int], accepted: int, verified: mx.array) -> None:
         """Leave the rows of the anchor and of the accepted drafts, and take the next hidden.

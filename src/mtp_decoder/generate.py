@@ -7,7 +7,7 @@ the generator — the caches hold every token handed out but the last one.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
@@ -22,7 +22,7 @@ Emission = tuple[int, mx.array, bool]
 DraftSource = Callable[[Sequence[int], int], Sequence[int]]
 
 
-def generate_step(
+def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's names)
     prompt: Sequence[int] | mx.array,
     model: Target,
     head: Head | None = None,
@@ -67,16 +67,11 @@ def generate_step(
     Raises:
         DecoderError: an argument no decoding is possible with; the message says which.
     """
-    if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
-        raise DecoderError(
-            f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
-        )
-    if max_tokens < -1:
-        raise DecoderError(f"max_tokens must be -1 (no limit) or more, not {max_tokens}")
-    if num_draft_tokens and head is None and draft_source is None:
-        raise DecoderError(
-            "this model has no MTP head: load one, or decode with num_draft_tokens=0"
-        )
+    check_arguments(
+        num_draft_tokens,
+        max_tokens,
+        has_drafts=head is not None or draft_source is not None,
+    )
     if any(len(sequence) == 0 for sequence in stop_sequences):
         raise DecoderError("a stop sequence is empty")
     session = Session(
@@ -89,7 +84,7 @@ def generate_step(
         prompt_cache=prompt_cache,
         prefill_step_size=prefill_step_size,
     )
-    tokens: list[int] = prompt.tolist() if isinstance(prompt, mx.array) else list(prompt)
+    tokens = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else list(prompt)
     session.check_prompt(tokens)
     stops = [tuple(sequence) for sequence in stop_sequences]
     stops += [(token,) for token in eos_token_ids]
@@ -101,6 +96,24 @@ def generate_step(
         stops=stops,
         draft_source=draft_source,
     )
+
+
+def check_arguments(num_draft_tokens: int, max_tokens: int, *, has_drafts: bool) -> None:
+    """Refuse numbers no decoding is possible with.
+
+    Raises:
+        DecoderError: says which, and what is possible.
+    """
+    if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
+        raise DecoderError(
+            f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
+        )
+    if max_tokens < -1:
+        raise DecoderError(f"max_tokens must be -1 (no limit) or more, not {max_tokens}")
+    if num_draft_tokens and not has_drafts:
+        raise DecoderError(
+            "this model has no MTP head: load one, or decode with num_draft_tokens=0"
+        )
 
 
 def emit(

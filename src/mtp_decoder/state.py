@@ -109,7 +109,7 @@ def copy_cache(cache: Any) -> Any:
     """
     if isinstance(cache, CacheList):
         return CacheList(*(copy_cache(part) for part in cache.caches))
-    twin = type(cache).__new__(type(cache))
+    twin = object.__new__(type(cache))
     for name, value in vars(cache).items():
         setattr(twin, name, _copy(value))
     return twin

@@ -23,7 +23,7 @@ class Layer(Protocol):
     """One layer of a target or a head."""
 
     def __call__(self, x: mx.array, tokens: mx.array, cache: Any, /) -> mx.array:
-        """x [B, T, W] and tokens [B, T] to [B, T, W]; advances the cache by T positions."""
+        """Map x [B, T, W] and tokens [B, T] to [B, T, W]; advance the cache by T positions."""
         ...
 
 

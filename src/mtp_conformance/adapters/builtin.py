@@ -6,6 +6,8 @@ checkpoint. This is the only module of the harness that knows the decoder and th
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,17 +15,21 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
+
+from mtp_conformance.protocol import Capability, Description, Options, Outcome
+from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Session, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
 from reference_models.prompts import prompt_tokens
+from reference_models.ties import smallest_cut_gap
 from reference_models.zoo import ZOO
 
-from mtp_conformance.protocol import Capability, Description, Options, Outcome
-
+_MLX_VERSION: str = vars(mx)["__version__"]  # an attribute that the stub of mlx.core lacks
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 _MLX_LM = tuple(f"{n}@mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
+_EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
 
 
 class BuiltinRuntime:
@@ -33,7 +39,7 @@ class BuiltinRuntime:
         """Everything is offered."""
         return Description(
             name="builtin",
-            versions={"mlx": mx.__version__, "mlx-lm": mlx_lm_version},
+            versions={"mlx": _MLX_VERSION, "mlx-lm": mlx_lm_version},
             capabilities=frozenset(Capability),
             models=(*ZOO, *_MLX_LM),
             strategies=tuple(strategy.value for strategy in Rewind),
@@ -49,7 +55,15 @@ class BuiltinRuntime:
         return path
 
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
-        """A new session; models are loaded once a process."""
+        """A new session; models are loaded once a process.
+
+        Raises:
+            Unsupported: mlx-lm's experts in another type than float32 on the CPU backend.
+        """
+        mlx_lm_experts = "@" in model and model.startswith(_EXPERTS)
+        in_bfloat16 = checkpoint.name.endswith("bfloat16")
+        if mlx_lm_experts and in_bfloat16 and mx.default_device() == mx.Device(mx.cpu):
+            raise Unsupported("mlx's CPU backend has gather_mm for float32 only")
         target, head = _load(model, checkpoint)
         return BuiltinSession(_session(target, head, options), target, head, options)
 
@@ -182,6 +196,25 @@ def make_runtime() -> BuiltinRuntime:
     return BuiltinRuntime()
 
 
+def warm_up() -> None:
+    """Run a round of every model whose classes use `mx.compile`, so that it is compiled."""
+    runtime = make_runtime()
+    with tempfile.TemporaryDirectory() as folder:
+        for model in _MLX_LM:
+            for dtype in _DTYPES:
+                with contextlib.suppress(Unsupported):
+                    checkpoint = runtime.checkpoint(model, dtype, Path(folder))
+                    session = runtime.open(model, checkpoint, Options())
+                    session.prefill(prompt(5))
+                    session.round((1, 2, 3))
+                    session.round(())
+
+
 def prompt(length: int) -> list[int]:
     """The first tokens of the zoo's prompt, an end of text among them."""
     return prompt_tokens(length)
+
+
+def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:
+    """Smallest distance between index scores at the selection cut, by the specification."""
+    return smallest_cut_gap(_load("", checkpoint)[0], tokens, new_tokens)

@@ -141,7 +141,7 @@ def _quantize(head: QwenHead, weights: dict[str, mx.array]) -> None:
         scales, packed = weights.get(f"{path}.scales"), weights.get(f"{path}.weight")
         if scales is None or packed is None:
             return False
-        dim: int = module.weight.shape[-1]
+        dim: int = module["weight"].shape[-1]
         group = dim // scales.shape[-1]
         return {"group_size": group, "bits": 32 * packed.shape[-1] // dim}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
 from mlx_lm.utils import load_model
@@ -66,7 +66,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _load_tensors(path: Path) -> dict[str, mx.array]:
     tensors: dict[str, mx.array] = {}
     for file in sorted(path.glob("*.safetensors")):
-        tensors |= dict(mx.load(str(file)))
+        tensors |= cast("dict[str, mx.array]", mx.load(str(file)))
     return tensors
 
 

@@ -5,7 +5,7 @@
 | keys and values | `kv.py` | trim |
 | sliding window | `ring.py` | rows the window lost are put back |
 | pooled index keys | `pooled.py` | raw keys trimmed, complete blocks kept |
-| recurrence, short convolution, PLE | `tape.py`, `rerun.py`, `snapshot.py`, `replay.py` | by strategy |
+| recurrence, convolution, PLE | `tape.py`, `rerun.py`, `snapshot.py`, `replay.py` | by strategy |
 | the head's rows | `head.py` | back to checkpoint + accepted + 1 |
 
 An undo wraps one layer for one verify pass: `run` is the layer's forward pass with whatever

@@ -16,10 +16,10 @@ from mtp_decoder.target import Layer
 def temporal_rows(cache: RotatingKVCache) -> tuple[mx.array, mx.array] | None:
     """Keys and values [B, KV, n, D], oldest first, unused rows left out; None if empty."""
     keys, values, offset, _, _, index = cache.state
-    if keys is None:
+    if keys is None or values is None:
         return None
     if index < keys.shape[2] <= offset:
-        parts = [(a[:, :, index:], a[:, :, :index]) for a in (keys, values)]
+        parts = [[a[:, :, index:], a[:, :, :index]] for a in (keys, values)]
         keys, values = (mx.concatenate(part, axis=2) for part in parts)
         return keys, values
     return keys[:, :, :index], values[:, :, :index]

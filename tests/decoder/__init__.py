@@ -1,0 +1,1 @@
+"""Tests of the decoder: input it refuses, sessions, generation, rewinds, mlx-lm's own models."""

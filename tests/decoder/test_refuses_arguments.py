@@ -1,0 +1,35 @@
+"""Refused input: budgets, stop sequences, prefill steps and names of strategies."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mtp_decoder import DecoderError, generate_step
+from tests.decoder.conftest import Decoding
+from tests.decoder.helpers import PROMPT, untouched
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"max_tokens": -2}, r"max_tokens must be -1 \(no limit\) or more, not -2"),
+    ({"stop_sequences": [[1], []]}, "a stop sequence is empty"),
+    ({"prefill_step_size": 0}, "prefill_step_size must be at least 1, not 0"),
+    ({"prefill_step_size": -3}, "prefill_step_size must be at least 1, not -3"),
+]
+
+
+@pytest.mark.parametrize(("option", "message"), REFUSED)
+def test_an_impossible_argument(
+    decoding: Callable[..., Decoding], option: dict[str, Any], message: str
+) -> None:
+    """An argument no decoding is possible with is refused at the call, by name."""
+    _, cache, target, head = decoding("flash-next")
+    with untouched(cache), pytest.raises(DecoderError, match=message):
+        generate_step(PROMPT, target, head, prompt_cache=cache, **option)
+
+
+@pytest.mark.parametrize("option", [{"rewind": "undo"}, {"head_rows": "both"}])
+def test_an_unknown_choice(decoding: Callable[..., Decoding], option: dict[str, Any]) -> None:
+    """A strategy or policy of an unknown name is refused at the call, with that name."""
+    _, cache, target, head = decoding("flash-next")
+    with untouched(cache), pytest.raises(ValueError, match=next(iter(option.values()))):
+        generate_step(PROMPT, target, head, prompt_cache=cache, **option)

@@ -1,0 +1,1 @@
+"""Seeded faults: edits to the real decoder, each of which a state case must kill."""

@@ -1,0 +1,27 @@
+"""The short convolution's window stays at the end of the verify window."""
+
+import pytest
+
+from mtp_decoder.rewind.rerun import RerunUndo
+from mtp_decoder.rewind.snapshot import SnapshotUndo
+from mtp_decoder.rewind.tape import TapeUndo
+from tests.faults.fault import Fault, leave_slot, one_reject
+
+
+def _apply(patch: pytest.MonkeyPatch) -> None:
+    for undo in (TapeUndo, RerunUndo, SnapshotUndo):
+        leave_slot(patch, undo, "conv")
+
+
+FAULT = Fault(
+    id="skip-conv-restore",
+    breaks=frozenset((f"layers.{layer}", "conv") for layer in (0, 1, 2, 3, 4)),
+    cells=(
+        one_reject("gdn", "tape"),
+        one_reject("gdn", "rerun"),
+        one_reject("gdn", "snapshot"),
+        one_reject("gdn-next@mlx-lm", "tape"),
+        one_reject("flash-next", "tape"),
+    ),
+    apply=_apply,
+)
