@@ -64,10 +64,18 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def gate(session: nox.Session) -> None:
+    """Say whether this may be merged: lint, import rules, types, tests, conformance."""
+    _install(session, "dev")
+    session.run("python", ".ci/gate.py", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Write the pages that code writes."""
     _install(session, "suite")
     session.run("python", "docs/tape_cost.py")
+    session.run("python", "docs/clauses.py")
 
 
 def _install(session: nox.Session, extra: str) -> None:

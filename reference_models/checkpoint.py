@@ -18,7 +18,7 @@ from typing import Any, cast
 import mlx.core as mx
 import numpy as np
 
-from reference_models.config import FULL, INDEXED, LINEAR, ConfigError, HybridConfig
+from reference_models.config import FULL, INDEXED, LINEAR, HybridConfig
 from reference_models.hybrid import HybridModel
 from reference_models.mtp import MTPHead
 from reference_models.ple import NGramHash, shard_names
@@ -64,10 +64,13 @@ def read(folder: Path) -> tuple[HybridModel, MTPHead]:
     file = folder / "model.safetensors"
     if not file.is_file():
         raise CheckpointError(f"{folder} has no model.safetensors")
-    loaded = mx.load(str(file), return_metadata=True)
+    try:
+        loaded = mx.load(str(file), return_metadata=True)
+    except RuntimeError as error:
+        raise CheckpointError(f"{file} is no whole safetensors file: {error}") from error
     stored, metadata = cast("tuple[dict[str, mx.array], dict[str, str]]", loaded)
+    _check(config, stored, file)
     weights = _from_disk(config, stored)
-    _check(config, weights, file)
     if metadata.get("format") == "mlx":
         weights = _shift_norms(config, weights, -1.0)
     view = Weights(weights)
@@ -90,7 +93,7 @@ def read_config(folder: Path) -> HybridConfig:
         config = HybridConfig.from_dict(flat)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no config.json") from None
-    except (json.JSONDecodeError, KeyError, ConfigError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file} describes no reference model: {error}") from error
     if config.model_type == "qwen4_exp":
         kinds = tuple(INDEXED if kind == FULL else kind for kind in config.layer_types)
@@ -118,13 +121,15 @@ def _shift_norms(
     }
 
 
-def _check(config: HybridConfig, weights: dict[str, mx.array], file: Path) -> None:
-    for name, tensor in tensors_of(config).items():
-        if name not in weights:
+def _check(config: HybridConfig, stored: dict[str, mx.array], file: Path) -> None:
+    """Compare names and shapes with what `write` stores for this config."""
+    blank = {name: mx.zeros(tensor.shape) for name, tensor in tensors_of(config).items()}
+    for name, due in _to_disk(config, blank).items():
+        if name not in stored:
             raise CheckpointError(f"{file} lacks the tensor {name}")
-        if weights[name].shape != tensor.shape:
-            found = weights[name].shape
-            raise CheckpointError(f"{file}: {name} is {found}, the config says {tensor.shape}")
+        if stored[name].shape != due.shape:
+            found = stored[name].shape
+            raise CheckpointError(f"{file}: {name} is {found}, the config says {due.shape}")
 
 
 def _document(config: HybridConfig, dtype: str) -> dict[str, Any]:

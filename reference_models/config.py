@@ -136,6 +136,11 @@ class HybridConfig:
             ConfigError: a required field is missing or the values contradict each other.
         """
         names = {field.name for field in fields(cls)}
+        for field in fields(cls):
+            value, default = values.get(field.name, field.default), field.default
+            number = (int, float) if isinstance(default, float) else int
+            if isinstance(default, int | float) and not isinstance(value, number):
+                raise ConfigError(f"{field.name} must be a number like {default}, not {value!r}")
         missing = {"model_type", "layer_types"} - set(values)
         if missing:
             raise ConfigError(f"config lacks {', '.join(sorted(missing))}")

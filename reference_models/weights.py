@@ -25,8 +25,8 @@ class Fill(Enum):
     MATRIX = "uniform, variance 1 / fan-in"
     LOUD_MATRIX = "uniform, variance 4 / fan-in"
     EMBEDDING = "uniform, variance 1"
-    NORM_ABOUT_ZERO = "uniform in -0.4 .. 0.4, used as 1 + w"
-    NORM_ABOUT_ONE = "uniform in 0.6 .. 1.4"
+    NORM_ABOUT_ZERO = "uniform in -0.4 .. -0.05 and 0.05 .. 0.4, used as 1 + w"
+    NORM_ABOUT_ONE = "the same about one"
     CONV = "uniform in -0.7 .. 0.7"
     DECAY = "uniform in -1.5 .. 1.0 (A_log)"
     TIME_STEP = "uniform in -1.0 .. 1.0 (dt_bias)"
@@ -34,8 +34,6 @@ class Fill(Enum):
 
 _RANGES = {
     Fill.EMBEDDING: (-(3.0**0.5), 3.0**0.5),
-    Fill.NORM_ABOUT_ZERO: (-0.4, 0.4),
-    Fill.NORM_ABOUT_ONE: (0.6, 1.4),
     Fill.CONV: (-0.7, 0.7),
     Fill.DECAY: (-1.5, 1.0),
     Fill.TIME_STEP: (-1.0, 1.0),
@@ -84,8 +82,14 @@ def draw(model: str, name: str, tensor: Tensor) -> NDArray[np.float32]:
     count = int(np.prod(tensor.shape))
     raw = np.asarray(np.random.Philox(key=key).random_raw(count), dtype=np.uint64)
     unit = (raw >> np.uint64(40)).astype(np.float64) * 2.0**-24
-    low, high = _range(tensor)
-    return (low + (high - low) * unit).astype(np.float32).reshape(tensor.shape)
+    if tensor.fill in (Fill.NORM_ABOUT_ZERO, Fill.NORM_ABOUT_ONE):
+        centre = 1.0 if tensor.fill is Fill.NORM_ABOUT_ONE else 0.0
+        away = 0.05 + 0.35 * np.abs(2.0 * unit - 1.0)  # never where the norm would be at rest
+        values = centre + np.where(unit < 0.5, -away, away)
+    else:
+        low, high = _range(tensor)
+        values = low + (high - low) * unit
+    return values.astype(np.float32).reshape(tensor.shape)
 
 
 def _range(tensor: Tensor) -> tuple[float, float]:

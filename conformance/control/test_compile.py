@@ -15,7 +15,7 @@ ROUNDS = 3
     oracle="the eager run",
     witness="arrays compared",
     since="0.1.0",
-    cells=spread(models=("gdn@mlx-lm",), strategies=("tape",)),
+    cells=spread(models=("gdn+mlx-lm",), strategies=("tape",)),
 )
 def test_compiled_equals_eager(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A K=0 run gives the same bits whether mlx compiles or not."""

@@ -3,7 +3,6 @@
 from mtp_conformance import (
     Capability,
     Cell,
-    Options,
     Oracles,
     Witness,
     case,
@@ -28,15 +27,16 @@ def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
     k = cell.k or 0
+    oracles.need_exact(group, k)
     for budget in range(1, 2 * k + 3):
-        session = group.open(Options(strategy=cell.strategy or "tape"))
+        session = group.open(oracles.options(cell))
         stream = group.stream(2 * k + 4)
-        tokens = session.generate(group.prompt, num_draft_tokens=k, max_tokens=budget, guess=stream)
-        compared = require_tokens(tokens, stream[:budget], what="K=0")
+        made = session.generate(group.prompt, num_draft_tokens=k, max_tokens=budget, guess=stream)
+        compared = require_tokens(made.tokens, stream[:budget], what="K=0")
         compared += require_equal(
             target_arrays(session.state()),
             target_arrays(group.plain_state(budget - 1)),
             what=f"K=0 after {budget} tokens",
         )
-        witness.add(compared=compared, **session.engagement())
+        witness.add(compared=compared, **made.engagement)
     witness.require(accepted=k)

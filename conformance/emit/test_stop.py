@@ -3,7 +3,6 @@
 from mtp_conformance import (
     Capability,
     Cell,
-    Options,
     Oracles,
     Witness,
     case,
@@ -28,13 +27,14 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
     k = cell.k or 0
+    oracles.need_exact(group, k)
     stream = group.stream(2 * k + 4)
     for index in range(2 * k + 3):
         for length in (1, 2):
             stop = stream[max(0, index + 1 - length) : index + 1]
             due = stream[: _first_end(stream, stop)]
-            session = group.open(Options(strategy=cell.strategy or "tape"))
-            tokens = session.generate(
+            session = group.open(oracles.options(cell))
+            made = session.generate(
                 group.prompt,
                 num_draft_tokens=k,
                 max_tokens=2 * k + 4,
@@ -42,13 +42,13 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
                 stop_sequences=[stop] if length == 2 else (),
                 guess=stream,
             )
-            compared = require_tokens(tokens, due, what=f"K=0 up to the stop {stop}")
+            compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")
             compared += require_equal(
                 target_arrays(session.state()),
                 target_arrays(group.plain_state(len(due) - 1)),
                 what=f"K=0 after {len(due)} tokens",
             )
-            witness.add(compared=compared, inside=int(0 < len(due) - 1 < k), **session.engagement())
+            witness.add(compared=compared, inside=int(0 < len(due) - 1 < k), **made.engagement)
     witness.require(accepted=k, inside=1)
 
 

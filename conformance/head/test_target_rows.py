@@ -3,7 +3,6 @@
 from mtp_conformance import (
     Capability,
     Cell,
-    Options,
     Oracles,
     Witness,
     case,
@@ -18,7 +17,7 @@ SCRIPT = ((3, 1), (2, 2), (0, 0), (4, 0), (1, 1))
 @case(
     "head.rows.from-target",
     clause="head-alignment",
-    needs=("state", "head-state", "drafts", "fork"),
+    needs=("state", "head-state", "drafts"),
     oracle="one prefill over all tokens",
     witness="accepts and rejects",
     since="0.1.0",
@@ -26,9 +25,10 @@ SCRIPT = ((3, 1), (2, 2), (0, 0), (4, 0), (1, 1))
 )
 def test_rows_from_target(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """With rows made from target residuals the head's cache is that of a fresh prefill."""
-    oracles.need(Capability.STATE, Capability.HEAD_STATE, Capability.DRAFTS, Capability.FORK)
+    oracles.need(Capability.STATE, Capability.HEAD_STATE, Capability.DRAFTS)
     group = oracles.group(cell)
-    session = group.prefilled(Options(strategy=cell.strategy or "tape", head_rows="target"))
+    session = group.prefilled(oracles.options(cell, head_rows="target"))
+    oracles.need_exact(group, max(k for k, _ in SCRIPT))
     emitted = 1
     for number, (k, accepted) in enumerate(SCRIPT, start=1):
         outcome = session.round(group.drafts(emitted, k, accepted))

@@ -15,7 +15,7 @@ SCRIPTS = (
 @case(
     "rewind.depth.k-changes",
     clause="transition-closure",
-    needs=("state", "drafts", "fork"),
+    needs=("state", "drafts"),
     oracle="rounds that were given the accepted drafts alone",
     witness="accepts and rejects",
     faults=("R10",),
@@ -24,8 +24,7 @@ SCRIPTS = (
 )
 def test_k_changes(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Rounds of changing depth leave the state of the same rounds without rejects."""
-    oracles.need(Capability.STATE, Capability.DRAFTS, Capability.FORK)
-    group = oracles.group(cell)
+    oracles.need(Capability.STATE, Capability.DRAFTS)
     for script in SCRIPTS:
-        run_rounds(group, cell, script, witness)
+        run_rounds(oracles, cell, script, witness)
     witness.require(accepted=1, rejected=1)

@@ -1,13 +1,13 @@
 """One round, every depth and accept count: what the model says next."""
 
-from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_equal
+from mtp_conformance import Capability, Cell, Oracles, Witness, case, logits_of, require_equal
 from mtp_conformance.grid import one_round
 
 
 @case(
     "rewind.logits.one-round",
     clause="rewound-logits",
-    needs=("logits", "drafts", "fork"),
+    needs=("logits", "drafts"),
     oracle="K=0 of the same runtime",
     witness="logits compared, and a reject unless all drafts are right",
     faults=("R1", "R13", "R14"),
@@ -16,13 +16,14 @@ from mtp_conformance.grid import one_round
 )
 def test_next_logits(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After a rewind the next token's logits are those of a run that never advanced further."""
-    oracles.need(Capability.LOGITS, Capability.DRAFTS, Capability.FORK)
+    oracles.need(Capability.LOGITS, Capability.DRAFTS)
     group = oracles.group(cell)
     k, accepted = cell.k or 0, cell.accepted or 0
-    session, outcome = group.rewound(cell.strategy or "tape", k, accepted)
+    oracles.need_exact(group, k)
+    session, outcome = group.rewound(oracles.options(cell).strategy, k, accepted)
     following = session.fork().round(())
     compared = require_equal(
-        {"logits": following.logits},
+        logits_of(following.logits),
         {"logits": group.plain_logits(accepted + 2)},
         what="the K=0 run",
         round=2,

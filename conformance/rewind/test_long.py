@@ -5,7 +5,6 @@ import random
 from mtp_conformance import (
     Capability,
     Cell,
-    Options,
     Oracles,
     Witness,
     case,
@@ -16,12 +15,13 @@ from mtp_conformance import (
 from mtp_conformance.grid import CLASS_MODELS, spread
 
 ROUNDS = 200
+DEEPEST = 3
 
 
 @case(
     "rewind.long.random-accepts",
     clause="rewound-state",
-    needs=("state", "drafts", "fork"),
+    needs=("state", "drafts"),
     oracle="one forward pass over all tokens; K=0",
     witness="accepts and rejects",
     faults=("R14",),
@@ -30,13 +30,15 @@ ROUNDS = 200
 )
 def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After 200 rounds of random depth and accepts the caches hold no trace of any reject."""
-    oracles.need(Capability.STATE, Capability.DRAFTS, Capability.FORK)
+    oracles.need(Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
+    oracles.need_depth(DEEPEST)
+    oracles.need_exact(group, DEEPEST)
     chance = random.Random(cell.id)
-    session = group.prefilled(Options(strategy=cell.strategy or "tape"))
+    session = group.prefilled(oracles.options(cell))
     emitted = 1
     for number in range(1, ROUNDS + 1):
-        k = chance.randint(0, 3)
+        k = chance.randint(0, DEEPEST)
         accepted = chance.randint(0, min(k, 1))
         outcome = session.round(group.drafts(emitted, k, accepted))
         due = group.stream(emitted + accepted + 1)[emitted:]

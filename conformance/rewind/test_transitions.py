@@ -9,7 +9,7 @@ from mtp_conformance.grid import spread
 @case(
     "rewind.transitions.ordered-pairs",
     clause="transition-closure",
-    needs=("state", "drafts", "fork"),
+    needs=("state", "drafts"),
     oracle="rounds that were given the accepted drafts alone",
     witness="accepts and rejects",
     faults=("R7", "R10"),
@@ -18,9 +18,8 @@ from mtp_conformance.grid import spread
 )
 def test_ordered_pairs(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After any two rounds in a row the state is that of two rounds without rejects."""
-    oracles.need(Capability.STATE, Capability.DRAFTS, Capability.FORK)
-    group = oracles.group(cell)
+    oracles.need(Capability.STATE, Capability.DRAFTS)
     k = cell.k or 0
     for first, second in product(range(k + 1), repeat=2):
-        run_rounds(group, cell, [(k, first), (k, second)], witness)
+        run_rounds(oracles, cell, [(k, first), (k, second)], witness)
     witness.require(accepted=1, rejected=1)

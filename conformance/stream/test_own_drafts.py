@@ -1,6 +1,8 @@
 """Tokens with the head's own drafts against K=0."""
 
-from mtp_conformance import Capability, Cell, Options, Oracles, Witness, case, require_tokens
+from collections.abc import Sequence
+
+from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_stream
 from mtp_conformance.grid import spread
 
 LENGTH = 24
@@ -19,8 +21,13 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with the head's own drafts emits the tokens of K=0."""
     oracles.need(Capability.STREAM)
     group = oracles.group(cell)
-    session = group.open(Options(strategy=cell.strategy or "tape"))
-    tokens = session.generate(group.prompt, num_draft_tokens=cell.k or 0, max_tokens=LENGTH)
-    compared = require_tokens(tokens, group.stream(LENGTH), what="K=0")
-    witness.add(compared=compared, **session.engagement())
+
+    def decode(k: int) -> Sequence[int]:
+        session = group.open(oracles.options(cell))
+        made = session.generate(group.prompt, num_draft_tokens=k, max_tokens=LENGTH)
+        witness.add(**made.engagement)
+        return made.tokens
+
+    compared = require_stream(oracles, cell, group, decode(cell.k or 0), decode)
+    witness.add(compared=compared)
     witness.require(drafted=1, rejected=1)

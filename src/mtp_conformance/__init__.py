@@ -1,26 +1,35 @@
 """The harness of the MTP conformance suite: what a case file imports, and nothing more."""
 
 from mtp_conformance.case import Cell, Witness, case
+from mtp_conformance.checked import as_counts
+from mtp_conformance.claims import require_emitted, require_rewound
 from mtp_conformance.exactness import require_equal
-from mtp_conformance.oracles import Group, Oracles, target_arrays
+from mtp_conformance.group import Group, target_arrays
+from mtp_conformance.near_tie import require_stream
+from mtp_conformance.oracles import Oracles, logits_of
 from mtp_conformance.protocol import Capability, Options
-from mtp_conformance.rounds import require_emitted, run_rounds
+from mtp_conformance.rounds import run_rounds
 from mtp_conformance.tokens import require_tokens
-from mtp_conformance.verdict import Inconclusive, Unsupported, Verdict
+from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
 __all__ = [
     "Capability",
     "Cell",
     "Group",
     "Inconclusive",
+    "NearTie",
     "Options",
     "Oracles",
     "Unsupported",
     "Verdict",
     "Witness",
+    "as_counts",
     "case",
+    "logits_of",
     "require_emitted",
     "require_equal",
+    "require_rewound",
+    "require_stream",
     "require_tokens",
     "run_rounds",
     "target_arrays",

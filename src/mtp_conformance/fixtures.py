@@ -3,52 +3,84 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Generator
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from mtp_conformance.adapters import builtin
+from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.plugin import describe_runtime
-from mtp_conformance.protocol import Runtime
+from mtp_conformance.process import ProcessRuntime, TimeLimits
+from mtp_conformance.protocol import Description, Runtime
 
-_PROMPT_TOKENS = 64
+OPEN_FACTOR = 5
+"""How much longer than any other answer opening a model may take."""
+
+
+class RuntimeNameError(ValueError):
+    """A `--runtime` that names no factory; the message says what to give."""
 
 
 def load_runtime(name: str) -> Runtime:
-    """The runtime `builtin`, or the one a factory `package.module:function` makes.
+    """Make the runtime `builtin`, or the one of a factory `package.module:function`.
 
     Raises:
-        pytest.UsageError: no such module or function; says which.
+        RuntimeNameError: no such module or function.
     """
     if name == "builtin":
         return builtin.make_runtime()
     module, _, function = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # an adapter beside the user, as with python -m
     try:
         factory = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise pytest.UsageError(
+        raise RuntimeNameError(
             f"--runtime {name}: {error}; give `builtin` or `package.module:function`"
         ) from error
     return cast("Runtime", factory())
 
 
+def card_of(description: Description) -> dict[str, object]:
+    """Turn a runtime's description into what stands in the report's header."""
+    return {
+        "name": description.name,
+        "versions": dict(description.versions),
+        "capabilities": sorted(c.value for c in description.capabilities),
+        "strategies": list(description.strategies),
+        "max_draft_tokens": description.max_draft_tokens,
+    }
+
+
 @pytest.fixture(scope="session")
-def oracles(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Oracles:
+def oracles(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Oracles]:
     """Shared prefills and expected values of the runtime under judgement."""
-    runtime = load_runtime(cast("str", request.config.getoption("runtime")))
-    folder = tmp_path_factory.mktemp("checkpoints")
-    found = Oracles(runtime, folder, builtin.prompt(_PROMPT_TOKENS), builtin.index_gap)
-    card = found.description
-    describe_runtime(
-        request.config,
-        {
-            "name": card.name,
-            "versions": dict(card.versions),
-            "capabilities": sorted(c.value for c in card.capabilities),
-            "strategies": list(card.strategies),
-            "max_draft_tokens": card.max_draft_tokens,
-            "mx_compile": request.config.getoption("mx_compile"),
-        },
-    )
-    return found
+    config = request.config
+    command = cast("str | None", config.getoption("runtime_cmd"))
+    process = None
+    if command is None:
+        try:
+            runtime = load_runtime(cast("str", config.getoption("runtime")))
+        except RuntimeNameError as error:
+            pytest.exit(str(error), returncode=2)
+    else:
+        seconds = cast("float", config.getoption("time_limit"))
+        limits = TimeLimits(open=OPEN_FACTOR * seconds, call=seconds)
+        runtime = process = ProcessRuntime(command, limits)
+    try:
+        materials = builtin.zoo_materials(tmp_path_factory.mktemp("checkpoints"))
+        found = Oracles(runtime, materials)
+    except RuntimeFailure as error:
+        pytest.exit(f"--runtime-cmd {command}: {error}", returncode=2)
+    card = {**card_of(found.description), "mx_compile": config.getoption("mx_compile")}
+    describe_runtime(config, card)
+    yield found
+    if process is not None:
+        process.close()

@@ -8,6 +8,7 @@ length go along such that every pair of values of any two axes occurs together s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 from mtp_conformance.case import Cell
@@ -15,10 +16,10 @@ from mtp_conformance.case import Cell
 MODELS = ("attn", "gdn", "gdn-moe", "gdn-mtp2", "window", "ple", "qsa", "flash-next")
 """Models of the zoo."""
 
-CLASS_MODELS = ("gdn@mlx-lm", "gdn-moe@mlx-lm", "gdn-next@mlx-lm")
+CLASS_MODELS = ("gdn+mlx-lm", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Checkpoints of the zoo in mlx-lm's own model classes."""
 
-EXPERT_MODELS = ("gdn-moe", "flash-next", "gdn-moe@mlx-lm", "gdn-next@mlx-lm")
+EXPERT_MODELS = ("gdn-moe", "flash-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Models with routed experts."""
 
 STRATEGIES = ("tape", "rerun", "snapshot", "replay")
@@ -31,7 +32,22 @@ ROUNDS = tuple((k, accepted) for k in DEPTHS for accepted in range(k + 1))
 
 def dtypes_of(model: str) -> tuple[str, ...]:
     """Data types a model runs in everywhere: mlx-lm's experts need float32 on the CPU backend."""
-    return DTYPES[:1] if model in EXPERT_MODELS and "@" in model else DTYPES
+    return DTYPES[:1] if model in EXPERT_MODELS and "+" in model else DTYPES
+
+
+def with_strategies(cells: Sequence[Cell], strategies: Sequence[str]) -> list[Cell]:
+    """The cells with another runtime's strategies in place of the builtin decoder's.
+
+    Each strategy of the grid stands for one of the given ones, in turn; cells that become the
+    same are run once.
+    """
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.strategy in STRATEGIES:
+            index = STRATEGIES.index(cell.strategy) % len(strategies)
+            cell = replace(cell, strategy=strategies[index])
+        found.setdefault(cell.id, cell)
+    return list(found.values())
 
 
 def prompt_for(*position: int) -> int:

@@ -1,174 +1,62 @@
-"""What a cell is compared with, computed once and shared.
-
-A group is one model, data type and prompt. Its prefill is run once and forked; the K=0 run,
-the runs that were never given a rejected draft, and direct forward passes over a whole
-committed sequence are kept for the cells that share them. All of them come from the runtime
-under judgement, by ways that never rewind.
-"""
+"""Where cases get their groups, and what decides how strictly a stream is compared."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import mlx.core as mx
 
 from mtp_conformance.case import Cell
-from mtp_conformance.exactness import require_equal
-from mtp_conformance.protocol import Capability, Options, Outcome, Runtime, RuntimeSession
+from mtp_conformance.checked import CheckedRuntime
+from mtp_conformance.exactness import bits_equal, require_equal
+from mtp_conformance.failure import RuntimeFailure
+from mtp_conformance.group import Group, GroupKey
+from mtp_conformance.protocol import Capability, Options, Runtime
 from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Unsupported
 
-State = dict[str, mx.array]
-EOS = 256
 TIE_FREE_GAP = 1e-3
 """Scores at the cut further apart than this are no tie in any of the data types used."""
 _TIE_FREE_TOKENS = 16
 _GROUPS_KEPT = 4
-_REJECTED_TAIL = (EOS, 101, 32, EOS, 116, 10, 97)
+_DRAWS = (0, 7, 19)
 
 
-def target_arrays(state: Mapping[str, mx.array]) -> State:
-    """The arrays of the target's caches, without the head's."""
-    return {name: array for name, array in state.items() if not name.startswith("head.")}
+@dataclass(frozen=True)
+class Materials:
+    """What cases decode: the zoo's checkpoints and text.
 
-
-class GroupKey(NamedTuple):
-    """What a group is of: model, data type, prompt length and where in the text it starts."""
-
-    model: str
-    dtype: str
-    prompt_length: int
-    start: int = 0
-
-
-class Group:
-    """One model, data type and prompt, with everything its cells share."""
-
-    def __init__(
-        self, runtime: Runtime, checkpoint: Path, key: GroupKey, prompt: list[int]
-    ) -> None:
-        self._runtime = runtime
-        self._checkpoint = checkpoint
-        self.key = key
-        self.prompt = prompt
-        self._base = self.open(Options())
-        first = self._base.prefill(prompt)
-        self._plain = self._base.fork()
-        self._stream = list(first.tokens)
-        self._logits = [first.logits]
-        self._states = [self._plain.state()]
-        self._never_rejected: dict[tuple[tuple[int, ...], ...], tuple[RuntimeSession, State]] = {}
-        self._direct: dict[int, State] = {}
-        self._last_round: tuple[tuple[str, int, int], tuple[RuntimeSession, Outcome]] | None = None
-
-    def open(self, options: Options) -> RuntimeSession:
-        """A session of this model that has seen nothing."""
-        return self._runtime.open(self.key.model, self._checkpoint, options)
-
-    def prefilled(self, options: Options) -> RuntimeSession:
-        """An independent session that has seen the prompt."""
-        return self._base.fork(options)
-
-    def _advance(self, rounds: int) -> None:
-        while len(self._states) <= rounds:
-            outcome = self._plain.round(())
-            self._stream += outcome.tokens
-            self._logits.append(outcome.logits)
-            self._states.append(self._plain.state())
-
-    def stream(self, length: int) -> list[int]:
-        """The first tokens K=0 emits; token 0 comes from the prefill."""
-        self._advance(length - 1)
-        return self._stream[:length]
-
-    def plain_logits(self, index: int) -> mx.array:
-        """Logits [1, V] from which K=0 chose token `index`."""
-        self._advance(index)
-        return self._logits[index]
-
-    def plain_state(self, rounds: int) -> State:
-        """State of the K=0 run after that many rounds."""
-        self._advance(rounds)
-        return self._states[rounds]
-
-    def direct_state(self, rounds: int) -> State:
-        """State of one forward pass over the prompt and the tokens of that many rounds."""
-        if rounds not in self._direct:
-            session = self.open(Options())
-            session.prefill([*self.prompt, *self.stream(rounds)])
-            self._direct[rounds] = session.state()
-        return self._direct[rounds]
-
-    def never_rejected_state(self, accepted: Sequence[Sequence[int]]) -> State:
-        """State after rounds that were given the accepted drafts alone, all of them right."""
-        return self._twin(tuple(tuple(drafts) for drafts in accepted))[1]
-
-    def _twin(self, rounds: tuple[tuple[int, ...], ...]) -> tuple[RuntimeSession, State]:
-        if rounds not in self._never_rejected:
-            session = self._twin(rounds[:-1])[0].fork() if rounds else self._base.fork()
-            if rounds:
-                session.round(rounds[-1])
-            self._never_rejected[rounds] = session, session.state()
-        return self._never_rejected[rounds]
-
-    def rewound(self, strategy: str, k: int, accepted: int) -> tuple[RuntimeSession, Outcome]:
-        """A session after one round with a reject, and what the round gave; fork it to go on.
-
-        The last one is kept, for the cases that look at the same round.
-        """
-        key = (strategy, k, accepted)
-        if self._last_round is None or self._last_round[0] != key:
-            session = self.prefilled(Options(strategy=strategy))
-            self._last_round = key, (session, session.round(self.drafts(1, k, accepted)))
-        return self._last_round[1]
-
-    def drafts(self, emitted: int, k: int, accepted: int) -> list[int]:
-        """K drafts of which exactly the first `accepted` are what K=0 emits.
-
-        Args:
-            emitted: tokens emitted so far, the prefill's included.
-            k: number of drafts.
-            accepted: how many are right; the next one is certainly wrong, and the rest hold
-                an end of text and other tokens that would disturb every state.
-        """
-        stream = self.stream(emitted + accepted + 1)
-        right = stream[emitted : emitted + accepted]
-        if accepted == k:
-            return right
-        wrong = (stream[emitted + accepted] + 1) % EOS
-        tail = [_REJECTED_TAIL[i % len(_REJECTED_TAIL)] for i in range(k - accepted - 1)]
-        return [*right, wrong, *tail]
-
-
-class Oracles:
-    """Groups by model, data type and prompt; the last few are kept.
-
-    Args:
-        runtime: what is judged.
-        folder: where checkpoints are written.
+    Attributes:
+        checkpoint: from (model, data type) to its folder.
         prompt: tokens that prompts are stretches of.
         index_gap: from (checkpoint, prompt, new tokens) to the smallest distance between index
             scores at the selection cut; infinite for a model without such an index.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        folder: Path,
-        prompt: Sequence[int],
-        index_gap: Callable[[Path, Sequence[int], int], float],
-    ) -> None:
-        self.runtime = runtime
-        self.description = runtime.describe()
-        self._folder = folder
-        self._prompt = list(prompt)
-        self._index_gap = index_gap
+    checkpoint: Callable[[str, str], Path]
+    prompt: Sequence[int]
+    index_gap: Callable[[Path, Sequence[int], int], float]
+
+
+class NotDeterministic(Exception):
+    """K=0 run twice gave two results; no verdict on K>0 means anything."""
+
+
+class Oracles:
+    """Groups by model, data type and prompt; the last few are kept."""
+
+    def __init__(self, runtime: Runtime, materials: Materials) -> None:
+        self.runtime = CheckedRuntime(runtime)
+        self.description = self.runtime.description
+        self._materials = materials
         self._groups: OrderedDict[GroupKey, Group] = OrderedDict()
+        self._generation = self.runtime.generation
         self._deterministic: set[tuple[str | None, str | None]] = set()
         self._tie_free: dict[GroupKey, int] = {}
+        self._exact: dict[tuple[str, str, int], bool] = {}
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -180,6 +68,27 @@ class Oracles:
         if missing:
             raise Unsupported(f"{self.description.name} does not offer {', '.join(missing)}")
 
+    def need_depth(self, k: int) -> None:
+        """Refuse a case with more drafts than the runtime takes.
+
+        Raises:
+            Unsupported: names the largest K.
+        """
+        if k > self.description.max_draft_tokens:
+            most = self.description.max_draft_tokens
+            raise Unsupported(f"{self.description.name} drafts at most {most} tokens, not {k}")
+
+    def options(self, cell: Cell, *, head_rows: str = "draft") -> Options:
+        """How the sessions of a cell decode.
+
+        Raises:
+            Unsupported: the runtime has no such strategy.
+        """
+        strategy = cell.strategy or ""
+        if strategy and strategy not in self.description.strategies:
+            raise Unsupported(f"{self.description.name} has no strategy {strategy}")
+        return Options(strategy=strategy, head_rows=head_rows)
+
     def group(self, cell: Cell, *, tie_free: bool = False) -> Group:
         """The group of a cell; the model's determinism control comes first.
 
@@ -189,68 +98,119 @@ class Oracles:
                 at the selection cut, so that no verdict hangs on how ties are broken.
 
         Raises:
-            Unsupported: the runtime cannot open the model.
+            Unsupported: the runtime cannot open the model, or decode as the cell says.
             NotDeterministic: K=0 twice gave two results.
         """
-        if cell.model not in self.description.models:
-            raise Unsupported(f"{self.description.name} cannot open {cell.model}")
+        self.options(cell)
+        self.need_depth(cell.k or 0)
         if (cell.model, cell.dtype) not in self._deterministic:
             try:
                 self.check_determinism(cell)
             except AssertionError as error:
                 raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
             self._deterministic.add((cell.model, cell.dtype))
-        key = _key(cell)
+        key = key_of(cell)
         return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
     def _find(self, key: GroupKey) -> Group:
+        if self.runtime.generation != self._generation:
+            self._groups.clear()  # sessions of a process that is gone
+            self._generation = self.runtime.generation
         if key not in self._groups:
             self._groups[key] = self.fresh_group(key)
+            self._generation = self.runtime.generation
         self._groups.move_to_end(key)
         while len(self._groups) > _GROUPS_KEPT:
             self._groups.popitem(last=False)
         return self._groups[key]
 
+    def forget(self) -> None:
+        """Drop every group: what they hold may be broken."""
+        self._groups.clear()
+
     def fresh_group(self, key: GroupKey) -> Group:
         """A group that shares nothing with any other."""
-        prompt = self._prompt[key.start : key.start + key.prompt_length]
+        prompt = self._materials.prompt[key.start : key.start + key.prompt_length]
         return Group(self.runtime, self._checkpoint(key), key, prompt)
 
     def _checkpoint(self, key: GroupKey) -> Path:
-        return self.runtime.checkpoint(key.model, key.dtype, self._folder)
+        return self._materials.checkpoint(key.model, key.dtype)
 
     def _tie_free_start(self, key: GroupKey) -> int:
         if key not in self._tie_free:
-            starts = range(len(self._prompt) - key.prompt_length)
+            starts = range(len(self._materials.prompt) - key.prompt_length)
             self._tie_free[key] = next(s for s in starts if self._gap(key, s) > TIE_FREE_GAP)
         return self._tie_free[key]
 
     def _gap(self, key: GroupKey, start: int) -> float:
-        prompt = self._prompt[start : start + key.prompt_length]
-        return self._index_gap(self._checkpoint(key), prompt, _TIE_FREE_TOKENS)
+        prompt = self._materials.prompt[start : start + key.prompt_length]
+        return self._materials.index_gap(self._checkpoint(key), prompt, _TIE_FREE_TOKENS)
+
+    def exact(self, key: GroupKey, k: int) -> bool:
+        """Whether a verify pass of K+1 rows gives the loaded model the bits of one-row steps.
+
+        Three draws of prompt and drafts; one row that differs in one of them is enough for no.
+        A runtime that shows no logits is taken to be exact: nothing may be loosened for it.
+        """
+        if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
+            return True
+        name = (key.model, key.dtype, k)
+        if name not in self._exact:
+            self._exact[name] = all(self._draw_is_exact(key, start, k) for start in _DRAWS)
+        return self._exact[name]
+
+    def _draw_is_exact(self, key: GroupKey, start: int, k: int) -> bool:
+        group = self._find(key._replace(prompt_length=11, start=start))
+        block = group.prefilled(Options()).round(group.drafts(1, k, k)).logits
+        assert block is not None
+        rows = [bits_equal(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
+        return not any(rows)
+
+    def need_exact(self, group: Group, k: int) -> None:
+        """Refuse a claim of bits against one-row steps where the runtime rounds otherwise.
+
+        Raises:
+            Unsupported: says which width.
+        """
+        if not self.exact(group.key, k):
+            raise Unsupported(
+                f"a verify pass of {k + 1} rows rounds otherwise than {k + 1} steps do here; "
+                "bits against steps need row-exact verification"
+            )
 
     def check_determinism(self, cell: Cell, rounds: int = 4) -> int:
-        """Run K=0 twice and demand the same bits; returns the number of arrays compared.
+        """Run K=0 twice and demand the same bits; returns the number of values compared.
 
         Raises:
             AssertionError: names the first token or array that differs.
         """
-        first, second = self._find(_key(cell)), self.fresh_group(_key(cell))
+        first, second = self._find(key_of(cell)), self.fresh_group(key_of(cell))
+        if second.fork_moved_the_original():
+            raise RuntimeFailure("fork is not independent: advancing the copy moved the original")
         what = "a second K=0 run from the same prompt"
-        require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
-        compared = 0
+        compared = require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
         for n in range(rounds + 1):
-            compared += require_equal(second.plain_state(n), first.plain_state(n), what=what)
-            logits = {"logits": first.plain_logits(n)}
-            compared += require_equal({"logits": second.plain_logits(n)}, logits, what=what)
+            if self.runtime.offers(Capability.STATE, Capability.DRAFTS):
+                compared += require_equal(second.plain_state(n), first.plain_state(n), what=what)
+            if self.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
+                pair = ({"logits": group.plain_logits(n)} for group in (second, first))
+                compared += require_equal(*pair, what=what)
         return compared
 
 
-class NotDeterministic(Exception):
-    """K=0 run twice gave two results; no verdict on K>0 means anything."""
-
-
-def _key(cell: Cell) -> GroupKey:
+def key_of(cell: Cell) -> GroupKey:
+    """The group a cell belongs to."""
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
     return GroupKey(cell.model, cell.dtype, cell.prompt_length)
+
+
+def logits_of(outcome_logits: mx.array | None) -> dict[str, mx.array]:
+    """Logits as a state of one array.
+
+    Raises:
+        RuntimeFailure: there are none.
+    """
+    if outcome_logits is None:
+        raise RuntimeFailure("claims to give logits and gave none")
+    return {"logits": outcome_logits}

@@ -10,6 +10,7 @@ import contextlib
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,24 +26,32 @@ from mtp_conformance.compiling import (
     compile_in_worker,
     run_eagerly,
 )
+from mtp_conformance.details import detailed
 from mtp_conformance.exactness import StateDiffers
+from mtp_conformance.grid import with_strategies
+from mtp_conformance.known_run import KnownRun, Place
+from mtp_conformance.oracles import Oracles
+from mtp_conformance.probe import run_probe
 from mtp_conformance.report import (
     Failure,
     GitState,
     Record,
     ReportWriter,
     Result,
+    Shard,
     case_record,
     environment_header,
     git_state,
     partial_path,
     read_case,
+    read_report,
     read_result,
     result_record,
 )
-from mtp_conformance.verdict import Inconclusive, Unsupported, Verdict
+from mtp_conformance.reporting import shard
+from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
-PROFILES = ("default", "full", "smoke")
+PROFILES = ("default", "gate", "full", "smoke")
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"
 _PHASES = ("setup", "call", "teardown")
@@ -51,14 +60,19 @@ _witness_key = pytest.StashKey[Witness]()
 _collected_key = pytest.StashKey["_Collected"]()
 _runtime_key = pytest.StashKey[dict[str, object]]()
 _recorder_key = pytest.StashKey["_Recorder"]()
+_known_key = pytest.StashKey[KnownRun]()
 
 
 @dataclass
 class _Collected:
-    """What one process collected: every case, and how many cells were selected to run."""
+    """What one process collected: every case, and how many cells were selected to run.
+
+    ``total`` is the number of cells selected in all shards, 0 in a run without shards.
+    """
 
     cases: dict[str, Case] = field(default_factory=dict[str, Case])
     selected: int = 0
+    total: int = 0
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -71,10 +85,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--profile", choices=PROFILES, default="default", help="which cells the cases run over"
     )
     group.addoption(
-        "--report", metavar="DIR", default=None, help=f"write {_REPORT_NAME} into this folder"
+        "--report",
+        metavar="DIR",
+        default=None,
+        help=f"write {_REPORT_NAME} and its pages into this folder",
+    )
+    group.addoption(
+        "--shard",
+        metavar="I/N",
+        default=None,
+        help="run the I-th of N parts, from 1; `mtp-conformance report merge` joins their reports",
     )
     group.addoption(
         "--runtime", metavar="NAME", default="builtin", help="the runtime that is judged"
+    )
+    group.addoption(
+        "--runtime-cmd",
+        metavar="COMMAND",
+        default=None,
+        help="a runtime in a process of its own, speaking the protocol over stdio",
+    )
+    group.addoption(
+        "--time-limit",
+        metavar="SECONDS",
+        type=float,
+        default=60.0,
+        help="longest answer of a runtime process (default: 60; five times that to open a model)",
+    )
+    group.addoption(
+        "--strategies",
+        metavar="A,B",
+        default=None,
+        help="the runtime's ways of rewinding, in place of the builtin decoder's",
+    )
+    group.addoption(
+        "--case",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="only this case; can be given again",
     )
     group.addoption(
         "--device",
@@ -88,19 +137,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="off",
         help="mx.compile for the whole run: off is eager (default), on compiles once, up front",
     )
+    group.addoption(
+        "--known",
+        metavar="FILE",
+        action="append",
+        default=None,
+        help="a list of known failures, repeatable (default: those in conformance/known)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that this plugin sets and, outside workers, the recorder."""
     config.addinivalue_line("markers", "xdist_group(name): cells that share a worker's prefills")
     config.stash[_collected_key] = _Collected()
+    _shard(config)  # a wrong form is said before anything is collected
     _choose_device(cast("str", config.getoption("device")))
     _choose_compilation(config)
+    config.stash[_known_key] = known = KnownRun(config, _place)
+    config.pluginmanager.register(known, "mtp-conformance-known")
     if hasattr(config, "workerinput"):
         _compute_in_batches()
     if not hasattr(config, "workerinput"):
         config.stash[_recorder_key] = recorder = _Recorder(config)
         config.pluginmanager.register(recorder, "mtp-conformance-recorder")
+
+
+def _shard(config: pytest.Config) -> tuple[int, int] | None:
+    """Which shard of how many this run is, None for a whole run."""
+    text = cast("str | None", config.getoption("shard"))
+    try:
+        return None if text is None else shard.parse(text)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _choose_device(name: str) -> None:
@@ -161,6 +229,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     profile = cast("str", metafunc.config.getoption("profile"))
     cells = list(registration.cells(profile))
+    strategies = cast("str | None", metafunc.config.getoption("strategies"))
+    if strategies is not None:
+        cells = with_strategies(cells, strategies.split(","))
     ids = [cell.id for cell in cells]
     if "cell" not in metafunc.fixturenames:
         raise pytest.UsageError(f"{registration.case.id} has cells but takes no argument `cell`")
@@ -178,13 +249,52 @@ def _group(cell: Cell) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.xdist_group(name),) if name else ()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note every case before options deselect some."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    """Note every case before options deselect some; of what they leave, keep this shard's part."""
     for item in items:
         registration = _registration(item)
         if registration is not None:
             config.stash[_collected_key].cases[registration.case.id] = registration.case
+    ordered = yield
+    chosen = cast("list[str]", config.getoption("case"))
+    if chosen:
+        _keep_cases(config, items, chosen)
+    wanted = _shard(config)
+    if wanted is not None:
+        _keep_shard(config, items, *wanted)
+    return ordered
+
+
+def _keep_cases(config: pytest.Config, items: list[pytest.Item], chosen: list[str]) -> None:
+    """Keep the cases asked for by id; an id that no case has is an error."""
+    unknown = set(chosen) - set(config.stash[_collected_key].cases)
+    if unknown:
+        raise pytest.UsageError(f"--case: there is no case {', '.join(sorted(unknown))}")
+    registrations = [_registration(item) for item in items]
+    kept = [known is not None and known.case.id in chosen for known in registrations]
+    dropped = [item for item, keep in zip(items, kept, strict=True) if not keep]
+    items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+    config.hook.pytest_deselected(items=dropped)
+
+
+def _keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, of: int) -> None:
+    selected = sum(_registration(item) is not None for item in items)
+    config.stash[_collected_key].total = selected
+    groups = [_shard_group(item) for item in items]
+    shards = shard.split(Counter(groups), of)
+    kept = [shards[group] == index for group in groups]
+    dropped = [item for item, keep in zip(items, kept, strict=True) if not keep]
+    items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+
+
+def _shard_group(item: pytest.Item) -> str:
+    """What stays in one shard: the cells of one xdist group, a test without a group by itself."""
+    return "_".join(sorted(_xdist_groups(item))) or item.nodeid
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -197,16 +307,22 @@ def _registration(item: pytest.Item) -> Registration | None:
     return registration_of(getattr(item, "function", None))
 
 
+def _place(item: pytest.Item) -> Place | None:
+    registration = _registration(item)
+    return None if registration is None else Place(registration, _params(item))
+
+
 # --- verdicts ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """A verdict with what is known of its cause."""
+    """A verdict with what is known of its cause; the note is from the known failures."""
 
     verdict: Verdict
     reason: str | None = None
     error: BaseException | None = None
+    note: str | None = None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -222,12 +338,23 @@ def pytest_runtest_makereport(
     if outcome is None and report.when == "setup":
         outcome = _Outcome(Verdict.ERROR, "the process died before the case ended")
     elif outcome is not None:
+        outcome = _held_to_known(item, report, outcome)
         _show(item, report, outcome)
     if outcome is not None:
         result = _result(item, registration.case, outcome)
         payload = {"case": case_record(registration.case), "result": result_record(result)}
         report.user_properties.append((_PROPERTY, payload))
     return report
+
+
+def _held_to_known(item: pytest.Item, report: pytest.TestReport, outcome: _Outcome) -> _Outcome:
+    """The outcome as the known failures make it; they have no say in a teardown."""
+    if report.when == "teardown":
+        return outcome
+    judged = item.config.stash[_known_key].judge(item, outcome.verdict, _message(outcome))
+    if judged.verdict is outcome.verdict:
+        return replace(outcome, note=judged.note)
+    return replace(outcome, verdict=judged.verdict, reason=judged.note)
 
 
 def _classify(
@@ -258,6 +385,8 @@ def _raised(error: BaseException, when: str | None) -> _Outcome:
         return _Outcome(Verdict.UNSUPPORTED, error.reason)
     if isinstance(error, Inconclusive):
         return _Outcome(Verdict.INCONCLUSIVE, error.reason, error)
+    if isinstance(error, NearTie):
+        return _Outcome(Verdict.NEAR_TIE, error.reason, error)
     if isinstance(error, pytest.skip.Exception):
         return _Outcome(Verdict.ERROR, f"a case never skips: {error.msg}", error)
     if when == "call" and isinstance(error, AssertionError | pytest.fail.Exception):
@@ -273,11 +402,25 @@ def _leading(error: BaseException) -> BaseException:
 
 def _show(item: pytest.Item, report: pytest.TestReport, outcome: _Outcome) -> None:
     """Set what pytest itself shows where it would show something else."""
-    if outcome.verdict is Verdict.UNSUPPORTED:
+    if outcome.verdict in (Verdict.UNSUPPORTED, Verdict.NEAR_TIE):
         path, line, _ = item.location
         report.outcome = "skipped"
-        report.longrepr = (path, (line or 0) + 1, f"unsupported: {outcome.reason}")
+        report.longrepr = (path, (line or 0) + 1, f"{outcome.verdict}: {outcome.reason}")
     elif outcome.verdict in (Verdict.INCONCLUSIVE, Verdict.ERROR) and not report.failed:
+        report.outcome = "failed"
+        report.longrepr = f"{outcome.verdict}: {outcome.reason}"
+    elif outcome.verdict in (Verdict.XFAIL, Verdict.XPASS) and not hasattr(report, "wasxfail"):
+        _show_known(report, outcome)
+    if outcome.note is not None:
+        report.sections.append(("known failures", outcome.note))
+
+
+def _show_known(report: pytest.TestReport, outcome: _Outcome) -> None:
+    """Show a known failure as pytest shows a strict xfail."""
+    if outcome.verdict is Verdict.XFAIL:
+        report.outcome = "skipped"
+        report.wasxfail = outcome.reason or ""
+    else:
         report.outcome = "failed"
         report.longrepr = f"{outcome.verdict}: {outcome.reason}"
 
@@ -291,26 +434,18 @@ def _result(item: pytest.Item, case: Case, outcome: _Outcome) -> Result:
         seconds=0.0,
         witness=_witness(item).as_dict(),
         failure=None if harmless else _failure(item, outcome),
-        reason=outcome.reason,
+        reason="; ".join(filter(None, (outcome.reason, outcome.note))) or None,
     )
 
 
 def _failure(item: pytest.Item, outcome: _Outcome) -> Failure:
-    failure = Failure(message=_message(outcome), command=_command(item))
-    if not isinstance(outcome.error, StateDiffers):
-        return failure
-    differs, difference = outcome.error, outcome.error.difference
-    failure = replace(
-        failure, layer=differs.layer, component=differs.component, round=differs.round
-    )
-    if difference is None:
-        return failure
-    return replace(
-        failure,
-        index=difference.index,
-        actual_bits=difference.actual_bits,
-        expected_bits=difference.expected_bits,
-        ulp=difference.ulp,
+    values = cast("dict[str, object]", getattr(item, "funcargs", {}))
+    oracles, cell = values.get("oracles"), values.get("cell")
+    return detailed(
+        Failure(message=_message(outcome), command=_command(item)),
+        outcome.error if outcome.verdict is not Verdict.XPASS else None,
+        oracles if isinstance(oracles, Oracles) else None,
+        cell if isinstance(cell, Cell) else None,
     )
 
 
@@ -328,6 +463,12 @@ def _command(item: pytest.Item) -> str:
     runtime = cast("str", item.config.getoption("runtime"))
     if runtime != "builtin":
         options += f" --runtime {shlex.quote(runtime)}"
+    command = cast("str | None", item.config.getoption("runtime_cmd"))
+    if command is not None:
+        options += f" --runtime-cmd {shlex.quote(command)}"
+    strategies = cast("str | None", item.config.getoption("strategies"))
+    if strategies is not None:
+        options += f" --strategies {shlex.quote(strategies)}"
     if item.config.pluginmanager.hasplugin("xdist"):
         options += " -n 0"
     return f"python -m pytest {shlex.quote(_node_id(item))} {options}"
@@ -335,9 +476,13 @@ def _command(item: pytest.Item) -> str:
 
 def _node_id(item: pytest.Item) -> str:
     """The node id without the ``@group`` that xdist's loadgroup appends to it."""
-    marks = item.iter_markers("xdist_group")
-    groups = {str(mark.args[0]) if mark.args else "default" for mark in marks}
+    groups = _xdist_groups(item)
     return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}") if groups else item.nodeid
+
+
+def _xdist_groups(item: pytest.Item) -> set[str]:
+    marks = item.iter_markers("xdist_group")
+    return {str(mark.args[0]) if mark.args else "default" for mark in marks}
 
 
 def _params(item: pytest.Item) -> dict[str, Scalar]:
@@ -373,6 +518,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output[_PROPERTY] = {
         "cases": [case_record(case) for case in collected.cases.values()],
         "selected": collected.selected,
+        "total": collected.total,
         "runtime": session.config.stash.get(_runtime_key, None),
     }
 
@@ -398,6 +544,7 @@ class _Recorder:
         self.results: list[Result] = []
         self.seconds = 0.0
         self.written: Path | None = None
+        self.pages: list[Path] = []
 
     @property
     def target(self) -> Path | None:
@@ -415,6 +562,9 @@ class _Recorder:
         self.target.parent.mkdir(parents=True, exist_ok=True)
         self.target.unlink(missing_ok=True)
         partial_path(self.target).unlink(missing_ok=True)
+        from mtp_conformance.reporting.pages import remove_all  # jinja2 is for reports alone
+
+        remove_all(self.target.parent)
         self._git = git_state(self._config.rootpath)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -449,6 +599,7 @@ class _Recorder:
         cases = [read_case(record) for record in cast("list[Record]", output["cases"])]
         collected.cases |= {case.id: case for case in cases}
         collected.selected = max(collected.selected, cast("int", output["selected"]))
+        collected.total = max(collected.total, cast("int", output["total"]))
         if output["runtime"] is not None:
             describe_runtime(self._config, cast("Record", output["runtime"]))
 
@@ -461,6 +612,8 @@ class _Recorder:
             self._write(writer)
             complete = self._complete(exitstatus)
             self.written = writer.close(self.seconds) if complete else writer.abort(self.seconds)
+        if complete:
+            self.pages = _write_pages(self.written)
 
     def _merge(self, node_id: str, result: Result) -> None:
         """Let a later phase's result replace an earlier one, but not hide a failure of the call."""
@@ -486,12 +639,31 @@ class _Recorder:
                 profile=cast("str", self._config.getoption("profile")),
                 seed=_seed(self._config),
                 argv=[str(argument) for argument in self._config.invocation_params.args],
+                shard=self._shard(),
+                probe=self._probe(),
             )
         )
         for case in cases:
             writer.case(case)
         for result in sorted(self.results, key=lambda result: result.key):
             writer.result(result)
+
+    def _probe(self) -> Mapping[str, object] | None:
+        """The probe of the device, for a run in which a runtime was judged."""
+        if _runtime_key not in self._config.stash:
+            return None
+        probe = run_probe()
+        return {**probe.as_dict(), "fingerprint": probe.fingerprint, "row_exact": probe.row_exact}
+
+    def _shard(self) -> Shard | None:
+        wanted = _shard(self._config)
+        return wanted and Shard(*wanted, self._config.stash[_collected_key].total)
+
+
+def _write_pages(report: Path) -> list[Path]:
+    from mtp_conformance.reporting.pages import write_all
+
+    return write_all(read_report(report), report.parent)
 
 
 def _payload(report: pytest.TestReport) -> Mapping[str, Record] | None:
@@ -534,6 +706,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         seconds=recorder.seconds,
         profile=cast("str", config.getoption("profile")),
         report=recorder.written,
+        pages=recorder.pages,
         colour=colour,
         width=width if colour else max(100, width),
     )

@@ -1,10 +1,12 @@
-"""What a runtime offers to be judged.
+"""What a runtime offers to be judged: protocol version 1.
 
 A runtime opens a checkpoint folder and gives a session; a session is one sequence being
 decoded. It is fed token ids and drafts and hands out tokens, logits and the arrays of its
-caches. It never sees an expected value.
+caches. It never sees an expected value. A runtime starts with the first capability and adds
+others as it can; cases that need more are reported as unsupported.
 
-This module needs the standard library and mlx alone.
+This module needs the standard library and mlx alone. `docs/runtime-protocol.md` is the page
+for authors, with a complete adapter.
 """
 
 from __future__ import annotations
@@ -17,17 +19,34 @@ from typing import Protocol
 
 import mlx.core as mx
 
+PROTOCOL_VERSION = 1
+
 
 class Capability(str, Enum):
-    """What a case may need."""
+    """What a runtime can do beyond opening a model and prefilling."""
 
-    STREAM = "stream"  # generate
-    DRAFTS = "drafts"  # round with injected drafts, acceptance counts
+    STREAM = "stream"  # generate, with drafts of its own
+    DRAFTS = "drafts"  # round, and generate with given drafts; acceptance counts
     LOGITS = "logits"  # logits of every verified row
-    STATE = "state"  # named arrays of target caches
+    STATE = "state"  # named arrays of the target's caches
     HEAD_STATE = "head-state"  # named arrays of the head's cache
-    COUNTERS = "counters"  # routed expert calls
-    FORK = "fork"  # independent copies of a session
+    TIMING = "timing"  # seconds by phase
+    COUNTERS = "counters"  # counts of a round, such as routed expert calls in its rewind
+    FORK = "fork"  # an independent copy of a session
+    SAVE = "save"  # save to a file and restore from it
+    CANCEL = "cancel"  # give up between rounds and go on from the frontier
+
+
+LEVELS: Mapping[str, tuple[Capability, ...]] = {
+    "stream": (Capability.STREAM,),
+    "drafts": (Capability.DRAFTS,),
+    "logits": (Capability.LOGITS,),
+    "state": (Capability.STATE, Capability.HEAD_STATE),
+    "timing": (Capability.TIMING,),
+    "counters": (Capability.COUNTERS,),
+    "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL),
+}
+"""Capabilities by level; a runtime may offer part of a level."""
 
 
 @dataclass(frozen=True)
@@ -37,25 +56,31 @@ class Description:
     Attributes:
         name: of the runtime.
         versions: of the packages that matter.
-        capabilities: what it offers; cases needing more are unsupported.
-        models: names of the models it can open.
-        strategies: ways of rewinding it can be told to use.
+        capabilities: what it offers.
+        models: names of the models it can open; empty if it will try any folder.
+        strategies: ways of rewinding it can be told to use; the first is its default.
         max_draft_tokens: largest K.
     """
 
     name: str
     versions: Mapping[str, str]
     capabilities: frozenset[Capability]
-    models: tuple[str, ...]
-    strategies: tuple[str, ...]
-    max_draft_tokens: int
+    models: tuple[str, ...] = ()
+    strategies: tuple[str, ...] = ("default",)
+    max_draft_tokens: int = 8
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a session is to decode."""
+    """How a session is to decode. A runtime may ignore what it does not know.
 
-    strategy: str = "tape"
+    Attributes:
+        strategy: one of the description's; the empty string for the default.
+        head_rows: `draft` or `target`, what the head's rows of accepted drafts are made from.
+        prefill_step_size: prompt tokens a prefill pass.
+    """
+
+    strategy: str = ""
     head_rows: str = "draft"
     prefill_step_size: int = 2048
 
@@ -67,25 +92,55 @@ class Outcome:
     Attributes:
         accepted: a, how many of the K drafts stand.
         tokens: the a+1 emitted token ids; a prefill emits one.
-        logits: [K+1, V], row i after i drafts; rows past a are of rejected drafts.
-        counters: counts of this round alone, such as `expert_calls_in_rewind`.
+        logits: [K+1, V], row i after i drafts; rows past a are of rejected drafts. None
+            without the capability.
+        counters: counts of this round alone: `expert_calls_in_verify`,
+            `expert_calls_in_rewind`, `head_expert_calls_in_rewind`.
     """
 
     accepted: int
     tokens: tuple[int, ...]
-    logits: mx.array
+    logits: mx.array | None = None
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
+@dataclass(frozen=True)
+class Generated:
+    """What a call of `generate` emitted, and what its drafts did.
+
+    Attributes:
+        tokens: emitted token ids, the stop included.
+        drafted: draft tokens verified.
+        accepted: draft tokens that stood.
+    """
+
+    tokens: tuple[int, ...]
+    drafted: int
+    accepted: int
+
+    @property
+    def engagement(self) -> dict[str, int]:
+        """Counts for a witness."""
+        rejected = self.drafted - self.accepted
+        return {"drafted": self.drafted, "accepted": self.accepted, "rejected": rejected}
+
+
 class RuntimeSession(Protocol):
-    """One sequence being decoded."""
+    """One sequence being decoded.
+
+    The caches hold every emitted token but the last one. Only `prefill` and `close` are
+    needed; a method a runtime does not list a capability for is never called.
+    """
 
     def prefill(self, tokens: Sequence[int], /) -> Outcome:
         """Run the prompt and emit the first token."""
         ...
 
     def round(self, drafts: Sequence[int], /) -> Outcome:
-        """Verify the given drafts, keep the accepted ones, rewind, emit one token more."""
+        """DRAFTS: verify these drafts, keep the accepted ones, rewind, emit one token more.
+
+        Without drafts this is a one-token step.
+        """
         ...
 
     def generate(
@@ -98,23 +153,39 @@ class RuntimeSession(Protocol):
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
-    ) -> list[int]:
-        """Prefill and decode to an end; the session stays there and can be looked at.
+    ) -> Generated:
+        """STREAM: prefill and decode to an end; the session stays there.
 
-        `guess[i]` is the draft for the i-th emitted token; None lets the head draft.
+        `guess[i]` is the draft for the i-th emitted token (DRAFTS); without it the head
+        drafts. With `num_draft_tokens=0` this is plain decoding.
         """
         ...
 
-    def engagement(self) -> dict[str, int]:
-        """Drafts so far: `drafted`, `accepted`, `rejected`."""
+    def state(self) -> dict[str, mx.array]:
+        """STATE: every cache array as a copy, `layers.I.component`, in the canonical layout.
+
+        HEAD_STATE: and `head.I.component`.
+        """
         ...
 
-    def state(self) -> dict[str, mx.array]:
-        """Every cache array, `layers.I.component` and `head.I.component`, canonical layout."""
+    def timings(self) -> dict[str, float]:
+        """TIMING: seconds spent so far by phase: prefill, draft, verify, accept, rewind."""
         ...
 
     def fork(self, options: Options | None = None, /) -> RuntimeSession:
-        """An independent session at the same place, perhaps with other options."""
+        """FORK: an independent session at the same place, perhaps with other options."""
+        ...
+
+    def save(self, file: Path, /) -> None:
+        """SAVE: write the session to a file."""
+        ...
+
+    def restore(self, file: Path, /) -> None:
+        """SAVE: take over a saved session in place of this one's."""
+        ...
+
+    def cancel(self) -> None:
+        """CANCEL: give up whatever is under way; the session stays at its frontier."""
         ...
 
     def close(self) -> None:
@@ -130,9 +201,10 @@ class Runtime(Protocol):
         ...
 
     def open(self, model: str, checkpoint: Path, options: Options, /) -> RuntimeSession:
-        """Load the checkpoint folder of a model, or reuse it, and start a session."""
-        ...
+        """Load the checkpoint folder of a model, or reuse it, and start a session.
 
-    def checkpoint(self, model: str, dtype: str, folder: Path, /) -> Path:
-        """Write the model's checkpoint below `folder` where no shipped one exists."""
+        Raises:
+            Exception: whatever says why it cannot; the cases of that model become errors. A
+                message that starts with `unsupported:` makes them unsupported.
+        """
         ...

@@ -1,8 +1,9 @@
 """The report: one JSONL file that every other view of a run is derived from.
 
 Lines are records with a ``type``: one ``header``, then ``case`` and ``result`` records, then one
-``footer`` whose counts the reader holds against the results. A run that ends early leaves
-``*.partial.jsonl`` with ``complete: false``, which the reader refuses.
+``footer`` whose counts the reader holds against the results, and whose last field ``sha256`` is the
+digest of every byte of the file before that field, so that no edit goes unseen. A run that ends
+early leaves ``*.partial.jsonl`` with ``complete: false``, which the reader refuses.
 """
 
 import hashlib
@@ -25,6 +26,8 @@ from mtp_conformance.verdict import Verdict
 
 SCHEMA = 1
 _DISTRIBUTION = "mtp-conformance"
+_DIGEST_FIELD = ',"sha256":"'  # what follows the last byte that the digest covers
+_DIGEST_END = '"}\n'
 
 Record = dict[str, object]
 _T = TypeVar("_T")
@@ -48,8 +51,20 @@ class GitState:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """Which part of a run a report holds: ``index`` of ``of``, from 1; ``total`` cells in all."""
+
+    index: int
+    of: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Header:
-    """What was run, with what, where. ``manifest`` is the hash of the case metadata."""
+    """What was run, with what, where. ``manifest`` is the hash of the case metadata.
+
+    ``shard`` is absent from the report of a whole run, ``probe`` from one that probed nothing.
+    """
 
     suite_version: str
     git: GitState | None
@@ -63,12 +78,35 @@ class Header:
     profile: str
     seed: int | None
     argv: tuple[str, ...]
+    shard: Shard | None = None
+    probe: Mapping[str, object] | None = None
     schema: int = SCHEMA
 
 
 @dataclass(frozen=True)
+class Rung:
+    """One step of the K ladder: the token at which a run with ``k`` drafts parts from K=0."""
+
+    k: int
+    diverges_at: int | None
+
+
+@dataclass(frozen=True)
+class Minimal:
+    """The smallest run that still fails. A round is (drafts, how many of them were accepted)."""
+
+    prompt_length: int
+    k: int
+    rounds: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Failure:
-    """Where a result went wrong, as far as it is known, and the command that shows it again."""
+    """Where a result went wrong, as far as it is known, and the command that shows it again.
+
+    ``margin`` is the distance of the two highest logits, ``stderr`` the end of what the runtime
+    wrote there.
+    """
 
     message: str
     command: str
@@ -79,6 +117,10 @@ class Failure:
     actual_bits: str | None = None
     expected_bits: str | None = None
     ulp: int | None = None
+    ladder: tuple[Rung, ...] | None = None
+    minimal: Minimal | None = None
+    margin: float | None = None
+    stderr: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +155,11 @@ class Report:
 # --- records out -------------------------------------------------------------------------------
 
 
+def header_record(header: Header) -> Record:
+    """The JSON form of a header; ``shard`` and ``probe`` are left out where there is none."""
+    return _without({"type": "header", **asdict(header)}, "shard", "probe")
+
+
 def case_record(case: Case) -> Record:
     """The JSON form of a case."""
     return {"type": "case", "area": case.area, **asdict(case), "level": case.level.value}
@@ -129,10 +176,15 @@ def result_record(result: Result) -> Record:
         "witness": dict(result.witness),
     }
     if result.failure is not None:
-        record["failure"] = asdict(result.failure)
+        optional = ("ladder", "minimal", "margin", "stderr")
+        record["failure"] = _without(asdict(result.failure), *optional)
     if result.reason is not None:
         record["reason"] = result.reason
     return record
+
+
+def _without(record: Record, *optional: str) -> Record:
+    return {name: v for name, v in record.items() if v is not None or name not in optional}
 
 
 def manifest_hash(cases: Iterable[Case]) -> str:
@@ -158,12 +210,13 @@ class ReportWriter:
         self.path = path
         self.partial = partial_path(path)
         self._counts: Counter[str] = Counter()
+        self._digest = hashlib.sha256()
         path.unlink(missing_ok=True)
         self._file = self.partial.open("w", encoding="utf-8", newline="\n")
 
     def header(self, header: Header) -> None:
         """Write the header; it comes first."""
-        self._write({"type": "header", **asdict(header)})
+        self._write(header_record(header))
 
     def case(self, case: Case) -> None:
         """Write one case."""
@@ -198,11 +251,21 @@ class ReportWriter:
 
     def _finish(self, seconds: float, *, complete: bool) -> None:
         counts = {name: self._counts[name] for name in sorted(self._counts)}
-        self._write({"type": "footer", "counts": counts, "complete": complete, "seconds": seconds})
+        footer = _json(
+            {"type": "footer", "counts": counts, "complete": complete, "seconds": seconds}
+        ).removesuffix("}")
+        self._digest.update(footer.encode())
+        self._file.write(f"{footer}{_DIGEST_FIELD}{self._digest.hexdigest()}{_DIGEST_END}")
         self._file.close()
 
     def _write(self, record: Record) -> None:
-        self._file.write(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n")
+        line = _json(record) + "\n"
+        self._digest.update(line.encode())
+        self._file.write(line)
+
+
+def _json(record: Record) -> str:
+    return json.dumps(record, separators=(",", ":"), allow_nan=False)
 
 
 # --- records in --------------------------------------------------------------------------------
@@ -213,10 +276,11 @@ def read_report(path: Path) -> Report:
 
     Refused: an empty report, lines that are not JSON records of a known type and shape, a missing
     header or footer, an incomplete run, a case or a result that appears twice, a result whose case
-    has no record, counts that are not those of the results, and a manifest hash that is not that
-    of the cases.
+    has no record, counts that are not those of the results, a manifest hash that is not that of
+    the cases, and any other change since the run, by the footer's digest.
     """
-    lines = list(_records(_content(path)))
+    content = _content(path)
+    lines = list(_records(content))
     if not lines:
         raise ReportError("the report is empty")
     header = _read_header(lines[0])
@@ -229,6 +293,7 @@ def read_report(path: Path) -> Report:
         raise footer.error("the counts are not those of the results")
     if header.manifest != manifest_hash(cases):
         raise lines[0].error("the manifest hash is not that of the cases")
+    _check_digest(content, footer)
     return Report(header, cases, results, counts, footer.number("seconds"))
 
 
@@ -289,8 +354,14 @@ class _Fields:
     def mapping(self, name: str) -> dict[str, object]:
         return dict(cast("dict[str, object]", self._typed(name, dict)))
 
+    def nested(self, name: str) -> "_Fields":
+        return _Fields(self.mapping(name), self.line)
+
+    def optional(self, name: str) -> "_Fields | None":
+        return None if self.data.get(name) is None else self.nested(name)
+
     def counts(self, name: str) -> dict[str, int]:
-        counts = _Fields(self.mapping(name), self.line)
+        counts = self.nested(name)
         return {key: counts.integer(key) for key in counts.data}
 
     def scalars(self, name: str) -> dict[str, Scalar]:
@@ -331,6 +402,16 @@ def _records(content: bytes) -> Iterator[_Fields]:
         yield fields
 
 
+def _check_digest(content: bytes, footer: _Fields) -> None:
+    """Refuse a file that is not, byte for byte, what a writer closed."""
+    if "sha256" not in footer.data:
+        raise footer.error("the footer has no digest: it was edited, or written by an older suite")
+    covered, _, _ = content.rpartition(_DIGEST_FIELD.encode())
+    end = f"{_DIGEST_FIELD}{hashlib.sha256(covered).hexdigest()}{_DIGEST_END}"
+    if content[len(covered) :] != end.encode():
+        raise footer.error("the digest is not that of the report: it was edited after the run")
+
+
 def _read_header(fields: _Fields) -> Header:
     if fields.data["type"] != "header":
         raise fields.error("the header is missing")
@@ -349,14 +430,21 @@ def _read_header(fields: _Fields) -> Header:
         profile=fields.text("profile"),
         seed=fields.optional_integer("seed"),
         argv=fields.texts("argv"),
+        shard=_read_shard(fields),
+        probe=None if fields.data.get("probe") is None else fields.mapping("probe"),
     )
 
 
-def _read_git(fields: _Fields) -> GitState | None:
-    if fields.data.get("git") is None:
+def _read_shard(fields: _Fields) -> Shard | None:
+    shard = fields.optional("shard")
+    if shard is None:
         return None
-    git = _Fields(fields.mapping("git"), fields.line)
-    return GitState(git.text("commit"), git.flag("dirty"))
+    return Shard(shard.integer("index"), shard.integer("of"), shard.integer("total"))
+
+
+def _read_git(fields: _Fields) -> GitState | None:
+    git = fields.optional("git")
+    return None if git is None else GitState(git.text("commit"), git.flag("dirty"))
 
 
 def _read_footer(lines: list[_Fields]) -> _Fields:
@@ -423,9 +511,9 @@ def _read_result(fields: _Fields) -> Result:
 
 
 def _read_failure(fields: _Fields) -> Failure | None:
-    if fields.data.get("failure") is None:
+    failure = fields.optional("failure")
+    if failure is None:
         return None
-    failure = _Fields(fields.mapping("failure"), fields.line)
     return Failure(
         message=failure.text("message"),
         command=failure.text("command"),
@@ -436,7 +524,34 @@ def _read_failure(fields: _Fields) -> Failure | None:
         actual_bits=failure.optional_text("actual_bits"),
         expected_bits=failure.optional_text("expected_bits"),
         ulp=failure.optional_integer("ulp"),
+        ladder=_read_ladder(failure),
+        minimal=_read_minimal(failure),
+        margin=None if failure.data.get("margin") is None else failure.number("margin"),
+        stderr=failure.optional_text("stderr"),
     )
+
+
+def _read_ladder(fields: _Fields) -> tuple[Rung, ...] | None:
+    if fields.data.get("ladder") is None:
+        return None
+    rungs = [_Fields({"rung": rung}, fields.line).nested("rung") for rung in fields.items("ladder")]
+    return tuple(Rung(rung.integer("k"), rung.optional_integer("diverges_at")) for rung in rungs)
+
+
+def _read_minimal(fields: _Fields) -> Minimal | None:
+    minimal = fields.optional("minimal")
+    if minimal is None:
+        return None
+    rounds = [_read_round(minimal, pair) for pair in minimal.items("rounds")]
+    return Minimal(minimal.integer("prompt_length"), minimal.integer("k"), tuple(rounds))
+
+
+def _read_round(fields: _Fields, pair: object) -> tuple[int, int]:
+    numbers = cast("list[object]", pair) if isinstance(pair, list | tuple) else []
+    if len(numbers) != 2:
+        raise fields.error("'rounds' holds something else than pairs")
+    named = _Fields(dict(zip(("drafts", "accepted"), numbers, strict=True)), fields.line)
+    return named.integer("drafts"), named.integer("accepted")
 
 
 def _read_index(fields: _Fields) -> tuple[int, ...] | None:
@@ -459,6 +574,8 @@ def environment_header(
     profile: str,
     seed: int | None,
     argv: Iterable[str],
+    shard: Shard | None = None,
+    probe: Mapping[str, object] | None = None,
 ) -> Header:
     """The header of a run in this process."""
     return Header(
@@ -474,6 +591,8 @@ def environment_header(
         profile=profile,
         seed=seed,
         argv=tuple(argv),
+        shard=shard,
+        probe=probe,
     )
 
 

@@ -40,6 +40,7 @@ def render(
     report: Path | None,
     colour: bool,
     width: int,
+    pages: Sequence[Path] = (),
 ) -> str:
     """The summary as text of at most ``width`` columns, but for commands, which never wrap."""
     sink = io.StringIO()
@@ -53,7 +54,7 @@ def render(
         legacy_windows=False,
     )
     console.print(_table(results, plain=not colour))
-    for line in _lines(results, seconds, profile, report):
+    for line in _lines(results, seconds, profile, _report_line(report, pages)):
         console.print(line, soft_wrap=True)
     return sink.getvalue() if colour else _without_trailing_blanks(sink.getvalue())
 
@@ -63,18 +64,26 @@ def _without_trailing_blanks(text: str) -> str:
 
 
 def _lines(
-    results: Sequence[Result], seconds: float, profile: str, report: Path | None
+    results: Sequence[Result], seconds: float, profile: str, report_line: str
 ) -> Iterable[Text]:
     yield _verdicts(results)
     yield _engagement(results)
     yield Text(_time(seconds, profile))
-    if report is not None:
-        yield Text(f"report: {report}")
+    if report_line:
+        yield Text(report_line)
     failures = [result for result in results if result.failure is not None]
     for result in failures[:_SHOWN_FAILURES]:
         yield from _failure_lines(result)
     if len(failures) > _SHOWN_FAILURES:
         yield Text(f"\nand {len(failures) - _SHOWN_FAILURES} more")
+
+
+def _report_line(report: Path | None, pages: Sequence[Path]) -> str:
+    """Where the report is, and the names of the pages beside it."""
+    if report is None:
+        return ""
+    beside = f" (beside it: {', '.join(page.name for page in pages)})" if pages else ""
+    return f"report: {report}{beside}"
 
 
 def _table(results: Sequence[Result], *, plain: bool) -> Table:

@@ -40,3 +40,7 @@ class Unsupported(_Reasoned):
 
 class Inconclusive(_Reasoned):
     """What had to happen for the verdict to count did not happen."""
+
+
+class NearTie(_Reasoned):
+    """A stream left K=0's where two logits are proven to tie; never a pass."""

@@ -15,8 +15,9 @@ class Counters:
     """Running totals of one session.
 
     `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
-    accepted that many. A round that had nothing to rewind counts no rewind. Seconds are wall
-    time; every phase evaluates what it encloses before its clock stops.
+    accepted that many; a draft counts as accepted once it is emitted. A round that had nothing
+    to rewind counts no rewind. Seconds are wall time; every phase evaluates what it encloses
+    before its clock stops.
     """
 
     rounds: int = 0
@@ -45,6 +46,12 @@ class Counters:
             totals.extend([0] * (drafted - len(totals)))
             for j in range(depth):
                 totals[j] += 1
+
+    def uncount_accepted(self, counted: int, kept: int) -> None:
+        """Take back accepted drafts of the last round that were not emitted after all."""
+        self.accepted -= counted - kept
+        for j in range(kept, counted):
+            self.accepted_by_depth[j] -= 1
 
     @contextmanager
     def phase(self, name: str) -> Generator[None, None, None]:

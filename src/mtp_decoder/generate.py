@@ -15,7 +15,7 @@ from mtp_decoder.accepting import LogitsProcessor, Sampler
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import DecoderError
 from mtp_decoder.rewind import Rewind
-from mtp_decoder.session import MAX_DRAFT_TOKENS, Session
+from mtp_decoder.session import NO_HEAD, Session, check_count
 from mtp_decoder.target import Head, Target
 
 Emission = tuple[int, mx.array, bool]
@@ -72,8 +72,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         max_tokens,
         has_drafts=head is not None or draft_source is not None,
     )
-    if any(len(sequence) == 0 for sequence in stop_sequences):
-        raise DecoderError("a stop sequence is empty")
+    stops = check_stops(eos_token_ids, stop_sequences)
     session = Session(
         model,
         head if num_draft_tokens or prompt_cache is not None else None,
@@ -85,9 +84,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         prefill_step_size=prefill_step_size,
     )
     tokens = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else list(prompt)
-    session.check_prompt(tokens)
-    stops = [tuple(sequence) for sequence in stop_sequences]
-    stops += [(token,) for token in eos_token_ids]
+    tokens = session.check_prompt(tokens)
+    if num_draft_tokens:
+        session.require_rewindable()
     return emit(
         session,
         tokens,
@@ -104,16 +103,32 @@ def check_arguments(num_draft_tokens: int, max_tokens: int, *, has_drafts: bool)
     Raises:
         DecoderError: says which, and what is possible.
     """
-    if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
-        raise DecoderError(
-            f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
-        )
+    check_count(num_draft_tokens)
     if max_tokens < -1:
         raise DecoderError(f"max_tokens must be -1 (no limit) or more, not {max_tokens}")
     if num_draft_tokens and not has_drafts:
+        raise DecoderError(NO_HEAD)
+
+
+def check_stops(
+    eos_token_ids: Sequence[int], stop_sequences: Sequence[Sequence[int]]
+) -> list[tuple[int, ...]]:
+    """Both kinds of stop as sequences of tokens.
+
+    Raises:
+        DecoderError: an empty stop, or not the nesting asked for.
+    """
+    try:
+        stops = [tuple(sequence) for sequence in stop_sequences]
+        stops += [(token,) for token in eos_token_ids]
+    except TypeError as error:
         raise DecoderError(
-            "this model has no MTP head: load one, or decode with num_draft_tokens=0"
-        )
+            "eos_token_ids is a list of token ids, stop_sequences a list of lists of token ids: "
+            f"{error}"
+        ) from error
+    if not all(stops):
+        raise DecoderError("a stop sequence is empty")
+    return stops
 
 
 def emit(
@@ -157,12 +172,14 @@ def _until_stop(
     history: Sequence[int], new: int, done: int, stops: Sequence[tuple[int, ...]]
 ) -> int:
     """How many of the last `new` tokens come up to the first stop, that one included."""
+    reach = new + max((len(stop) for stop in stops), default=0)
+    tail = history[-reach:]
     for count in range(1, new + 1):
-        if _stopped(history[: len(history) - new + count], done + count, stops):
+        if _stopped(tail[: len(tail) - new + count], done + count, stops):
             return count
     return new
 
 
-def _stopped(history: Sequence[int], emitted: int, stops: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the emitted tokens, the last `emitted` of history, end with a stop."""
-    return any(len(stop) <= emitted and tuple(history[-len(stop) :]) == stop for stop in stops)
+def _stopped(tail: Sequence[int], emitted: int, stops: Sequence[tuple[int, ...]]) -> bool:
+    """Whether the emitted tokens, the last `emitted` of a tail of history, end with a stop."""
+    return any(len(stop) <= emitted and tuple(tail[-len(stop) :]) == stop for stop in stops)

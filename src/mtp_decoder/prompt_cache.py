@@ -15,7 +15,7 @@ from mlx_lm.models.cache import ArraysCache, CacheList
 
 from mtp_decoder.errors import CacheMismatchError
 from mtp_decoder.state import arrays_of
-from mtp_decoder.target import Head, Target
+from mtp_decoder.target import Head, Layer, PooledLayer, Target
 from mtp_decoder.window import forward
 
 
@@ -62,17 +62,52 @@ def check_content(caches: Sequence[Any], target: Target) -> int:
         return 0
     probe = target.make_cache()
     mx.eval(forward(target, mx.array([[0]]), probe))
+    return _check(caches, probe, target.layers, "layer")
+
+
+def check_head_content(caches: Sequence[Any], target: Target, head: Head) -> int:
+    """Check a used head cache as `check_content` does; returns the number of pairs it holds.
+
+    Raises:
+        CacheMismatchError: a shape or dtype another head's, or layers that disagree.
+    """
+    if not arrays_of(caches):
+        return 0
+    token, probe = mx.array([[0]]), head.make_cache()
+    hidden = forward(target, token, target.make_cache())
+    mx.eval(head(hidden, token, probe))
+    return _check(caches, probe, head.layers, "head layer")
+
+
+def _check(caches: Sequence[Any], probe: Sequence[Any], layers: Sequence[Layer], what: str) -> int:
+    """Compare shapes and dtypes with a probe's, and lengths with each other."""
+    lengths: dict[int, int] = {}
     for index, (given, expected) in enumerate(zip(caches, probe, strict=True)):
         mine, theirs = _signature(given), _signature(expected)
         if mine != theirs:
             raise CacheMismatchError(
-                f"layer {index}'s cache holds {mine}, this model's holds {theirs}; "
+                f"{what} {index}'s cache holds {mine}, this model's holds {theirs}; "
                 "it belongs to another model"
             )
-    lengths = {index: n for index, c in enumerate(caches) if (n := _length(c)) is not None}
+        length, layer = _length(given), layers[index]
+        if length is not None:
+            lengths[index] = length
+        if isinstance(given, CacheList) and isinstance(layer, PooledLayer):
+            _check_pooled(given, layer.pooled_ratio, f"{what} {index}")
     if len(set(lengths.values())) > 1:
-        raise CacheMismatchError(f"the cache's layers disagree on their length: {lengths}")
+        raise CacheMismatchError(f"the cache's {what}s disagree on their length: {lengths}")
     return next(iter(lengths.values()), 0)
+
+
+def _check_pooled(cache: CacheList, ratio: int, where: str) -> None:
+    """Keys, raw index keys and pooled rows of one layer go together."""
+    rows, raw, pooled = cache.caches
+    blocks = 0 if pooled[0] is None else pooled[0].shape[1]
+    if rows.offset != raw.offset or blocks != raw.offset // ratio:
+        raise CacheMismatchError(
+            f"{where} disagrees on its length: {rows.offset} keys, {raw.offset} index keys, "
+            f"{blocks} pooled rows of {ratio}"
+        )
 
 
 def _parts(cache: Any) -> list[Any]:
@@ -92,13 +127,10 @@ def _describe(cache: Any) -> str:
 def _signature(cache: Any) -> list[tuple[tuple[int, ...], str]]:
     """Shapes without the axis that grows with the tokens, and dtypes."""
     if isinstance(cache, CacheList):
-        pooled = {2}
-        return [
-            entry
-            for position, part in enumerate(cache.caches)
-            if position not in pooled
-            for entry in _signature(part)
-        ]
+        rows, raw, pooled = cache.caches
+        index = raw.keys if pooled[0] is None else pooled[0]
+        entry = ((index.shape[0], index.shape[-1]), str(index.dtype))
+        return [*_signature(rows), *_signature(raw), entry]
     slots = isinstance(cache, ArraysCache)
     return [
         (array.shape if slots else array.shape[:2] + array.shape[3:], str(array.dtype))

@@ -7,6 +7,7 @@ positions and emits a drafts and one correction or bonus.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +17,25 @@ import mlx.core as mx
 from mtp_decoder.accepting import Acceptance, LogitsProcessor, Sampler, accept, greedy_sampler
 from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import Drafter, HeadRows
-from mtp_decoder.errors import CacheMismatchError, DecoderError, RewindError
-from mtp_decoder.prompt_cache import check_content, make_prompt_cache, split
-from mtp_decoder.rewind import Rewind, check_rewindable
+from mtp_decoder.errors import (
+    CacheMismatchError,
+    DecoderError,
+    RewindError,
+    UnrewindableCacheError,
+)
+from mtp_decoder.prompt_cache import (
+    check_content,
+    check_head_content,
+    make_prompt_cache,
+    split,
+)
+from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
 from mtp_decoder.state import arrays_of, copy_cache, named_state
 from mtp_decoder.target import Head, Target
 from mtp_decoder.window import Window, forward
 
 MAX_DRAFT_TOKENS = 64
+NO_HEAD = "this model has no MTP head: load one, or decode with num_draft_tokens=0"
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,17 @@ class Round:
     tokens: tuple[int, ...]
     logits: mx.array
     logprobs: mx.array
+
+
+@dataclass
+class _OpenRound:
+    """What a cancel needs: length and head's hidden before the round, and the pass if any."""
+
+    length: int
+    hidden: mx.array | None
+    drafts: list[int]
+    window: Window | None = None
+    verified: bool = False
 
 
 class Session:
@@ -96,12 +119,16 @@ class Session:
         self._step_size = prefill_step_size
         cache = make_prompt_cache(target, head) if prompt_cache is None else prompt_cache
         self._caches, self._head_caches, self._frontier = split(cache, target, head)
+        self._unrewindable = _why_unrewindable(target, self._caches)
         if head is not None:
-            check_rewindable(target.layers, self._caches)
+            self.require_rewindable()
+            check_head_rewindable(head.layers, self._head_caches)
         self._length = check_content(self._caches, target)
+        if head is not None:
+            check_head_content(self._head_caches, target, head)
         self._drafter = self._make_drafter()
+        self._open: _OpenRound | None = None
         self._window: Window | None = None
-        self._drafted: list[int] | None = None
         self._verified: Verification | None = None
         self._settled: Acceptance | None = None
         self.history: list[int] = []
@@ -118,6 +145,15 @@ class Session:
                 "tokens; it was not filled by this decoder with this head"
             )
         return drafter
+
+    def require_rewindable(self) -> None:
+        """Refuse a target whose caches cannot all be rewound.
+
+        Raises:
+            UnrewindableCacheError: names the first such layer and its cache's class.
+        """
+        if self._unrewindable is not None:
+            raise self._unrewindable
 
     @property
     def target_length(self) -> int:
@@ -149,9 +185,8 @@ class Session:
             DecoderError: the prompt is empty, holds a token outside the vocabulary, or a
                 prompt was prefilled before.
         """
-        self.check_prompt(prompt)
+        tokens = self.check_prompt(prompt)
         with self.counters.phase("prefill"):
-            tokens = list(prompt)
             hidden = self._prefill_chunks(tokens)
             logits = self._target.logits(hidden[:, -1:])[0]
             self.history = tokens
@@ -160,13 +195,13 @@ class Session:
         self.history.append(outcome.tokens[0])
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
-    def check_prompt(self, prompt: Sequence[int]) -> None:
-        """Refuse what `prefill` would refuse, without running anything."""
+    def check_prompt(self, prompt: Sequence[int]) -> list[int]:
+        """Refuse what `prefill` would refuse, without running anything; returns the tokens."""
         if self.history:
             raise DecoderError("this session was prefilled already; start another one")
         if not len(prompt):
             raise DecoderError("the prompt is empty: give at least one token")
-        self._check_tokens(prompt, "the prompt")
+        return self._tokens(prompt, "the prompt")
 
     def _prefill_chunks(self, tokens: list[int]) -> mx.array:
         cuts = [*range(0, len(tokens) - 1, self._step_size), len(tokens) - 1]
@@ -187,8 +222,7 @@ class Session:
         Raises:
             DecoderError: a negative or absurd number, no head, or a round still open.
         """
-        self._check_count(num_draft_tokens)
-        return self._draft(num_draft_tokens, None)
+        return self._draft(check_count(num_draft_tokens), None)
 
     def inject(self, drafts: Sequence[int]) -> list[int]:
         """Take the given drafts in place of the head's; its cache runs along all the same.
@@ -198,23 +232,22 @@ class Session:
         """
         if len(drafts) > MAX_DRAFT_TOKENS:
             raise DecoderError(f"at most {MAX_DRAFT_TOKENS} drafts a round, not {len(drafts)}")
-        self._check_tokens(drafts, "the drafts")
-        return self._draft(len(drafts), drafts)
+        return self._draft(len(drafts), self._tokens(drafts, "the drafts"))
 
     def _draft(self, k: int, forced: Sequence[int] | None) -> list[int]:
         anchor = self.anchor
         self._require_closed()
+        if k:
+            self.require_rewindable()
         if self._drafter is None:
             if k and forced is None:
-                raise DecoderError(
-                    "this model has no MTP head: load one, or decode with num_draft_tokens=0"
-                )
-            self._drafted = list(forced or ())
-            return list(self._drafted)
+                raise DecoderError(NO_HEAD)
+            self._open = _OpenRound(self._length, None, list(forced or ()))
+            return list(self._open.drafts)
+        self._open = _OpenRound(self._length, self._drafter.hidden, [])
         with self.counters.phase("draft"):
-            self._drafted = []
-            self._drafted = self._drafter.draft(anchor, k, forced)
-        return list(self._drafted)
+            self._open.drafts = self._drafter.draft(anchor, k, forced)
+        return list(self._open.drafts)
 
     def verify(self, drafts: Sequence[int]) -> Verification:
         """Run [anchor, *drafts] through the target in one pass; the caches grow by K+1.
@@ -225,18 +258,25 @@ class Session:
             DecoderError: a draft outside the vocabulary, other drafts than this round's,
                 nothing prefilled, or a round still open.
         """
-        if self._drafted is None:
+        if self._open is None:
             self.inject(drafts)
-        if self._drafted != list(drafts) or self._round_is_verified:
-            raise DecoderError(f"this round's drafts are {self._drafted}, not {list(drafts)}")
-        tokens = mx.array([[self.anchor, *drafts]])
+        opened = self._open
+        assert opened is not None
+        if opened.drafts != list(drafts) or opened.verified:
+            raise DecoderError(f"this round's drafts are {opened.drafts}, not {list(drafts)}")
+        tokens = mx.array([[self.anchor, *opened.drafts]])
         with self.counters.phase("verify"):
-            self._window = Window(self._target, self._caches, self._rewind)
-            self._verified = self._settled = None
+            self._window = self._verified = self._settled = None
+            if self._unrewindable is None:
+                self._window = Window(self._target, self._caches, self._rewind)
+            opened.window, opened.verified = self._window, True
             self._length += tokens.shape[1]
-            hidden = self._window.run(tokens)
+            if self._window is None:  # a plain step, which nothing will undo
+                hidden = forward(self._target, tokens, self._caches)
+            else:
+                hidden = self._window.run(tokens)
             logits = self._target.logits(hidden)[0]
-            self._verified = Verification(tuple(drafts), hidden, logits)
+            self._verified = Verification(tuple(opened.drafts), hidden, logits)
             mx.eval(logits, hidden, arrays_of(self._caches))
         return self._verified
 
@@ -260,21 +300,27 @@ class Session:
         Can be called again with fewer accepted drafts (`cut`), until the next verify pass.
 
         Raises:
-            RewindError: more drafts accepted than the round holds.
+            RewindError: more drafts accepted than the round holds, fewer than none, or tokens
+                that are not the accepted drafts and one more.
         """
         verified, window = self._require_verified(), self._window
-        assert window is not None
+        held = 1 if window is None else window.kept
         keep = outcome.accepted + 1
-        if keep > window.kept or len(outcome.tokens) != keep:
+        if not 1 <= keep <= held:
             raise RewindError(
-                f"cannot rewind to {outcome.accepted} accepted drafts: "
-                f"the round holds {window.kept - 1}"
+                f"cannot rewind to {outcome.accepted} accepted drafts: the round holds {held - 1}"
+            )
+        if len(outcome.tokens) != keep or outcome.tokens[:-1] != verified.drafts[: keep - 1]:
+            raise RewindError(
+                f"tokens {outcome.tokens} are not the first {outcome.accepted} of the drafts "
+                f"{verified.drafts} and one more"
             )
         with self.counters.phase("rewind"):
-            self.counters.rewinds += keep < window.kept
-            self.counters.rewind_bytes = window.nbytes()
-            self._length -= window.kept - keep
-            window.rewind(keep)
+            self.counters.rewinds += keep < held
+            if window is not None:
+                self.counters.rewind_bytes = window.nbytes()
+                window.rewind(keep)
+            self._length -= held - keep
             if self._drafter is not None:
                 self._drafter.settle(verified.drafts, outcome.accepted, verified.hidden)
             self._sync()
@@ -284,21 +330,23 @@ class Session:
             del self.history[-len(self._settled.tokens) :]
         self.history.extend(outcome.tokens)
         self._settled = outcome
-        self._drafted = None
+        self._open = None
 
     def cancel(self) -> None:
         """Undo an open round whole: caches of target and head as before it was drafted.
 
         Without an open round this does nothing.
         """
-        if self._drafted is None:
+        opened = self._open
+        if opened is None:
             return
         if self._drafter is not None:
             self._drafter.abandon()
-        if self._window is not None and self._settled is None:
-            self._length -= self._window.width
-            self._window.rewind(0)
-        self._window = self._drafted = self._verified = None
+            self._drafter.hidden = opened.hidden
+        if opened.window is not None:
+            opened.window.rewind(0)
+        self._length = opened.length
+        self._open = self._window = self._verified = self._settled = None
         self._sync()
 
     def cut(self, emitted: int) -> None:
@@ -310,6 +358,8 @@ class Session:
         settled = self._settled
         if settled is None or not 1 <= emitted <= len(settled.tokens):
             raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")
+        kept = min(settled.accepted, emitted)
+        self.counters.uncount_accepted(settled.accepted, kept)
         self.rewind(Acceptance(emitted - 1, settled.tokens[:emitted], settled.logprobs[:emitted]))
 
     def round(self, num_draft_tokens: int = 0, *, drafts: Sequence[int] | None = None) -> Round:
@@ -366,17 +416,13 @@ class Session:
         twin._drafter = twin._make_drafter()
         if twin._drafter is not None and self._drafter is not None:
             twin._drafter.policy = self._drafter.policy
-        twin._window = twin._verified = twin._settled = twin._drafted = None
+        twin._open = twin._window = twin._verified = twin._settled = None
         twin.history = list(self.history)
         twin.counters = Counters()
         return twin
 
-    @property
-    def _round_is_verified(self) -> bool:
-        return self._drafted is not None and self._verified is not None and self._settled is None
-
     def _require_closed(self) -> None:
-        if self._drafted is not None:
+        if self._open is not None:
             raise DecoderError("a round is open: settle it with rewind, or cancel it")
 
     def _require_verified(self) -> Verification:
@@ -384,18 +430,18 @@ class Session:
             raise DecoderError("nothing was verified yet: call verify first")
         return self._verified
 
-    def _check_tokens(self, tokens: Sequence[int], what: str) -> None:
-        for token in tokens:
+    def _tokens(self, tokens: Sequence[int], what: str) -> list[int]:
+        """Token ids as plain ints, each in the vocabulary."""
+        try:
+            found = [operator.index(token) for token in tokens]
+        except TypeError as error:
+            raise DecoderError(f"{what} must be a flat sequence of token ids: {error}") from error
+        for token in found:
             if not 0 <= token < self._target.vocab_size:
                 raise DecoderError(
                     f"{what}: token {token} is outside the vocabulary of {self._target.vocab_size}"
                 )
-
-    def _check_count(self, num_draft_tokens: int) -> None:
-        if not 0 <= num_draft_tokens <= MAX_DRAFT_TOKENS:
-            raise DecoderError(
-                f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {num_draft_tokens}"
-            )
+        return found
 
     def _sync(self, *arrays: mx.array) -> None:
         """Evaluate every cache, so that no phase leaves work to the next."""
@@ -405,3 +451,26 @@ class Session:
         else:
             held = self._caches
         mx.eval(*arrays, arrays_of(held))
+
+
+def check_count(num_draft_tokens: int) -> int:
+    """A number of drafts a round can have, as a plain int.
+
+    Raises:
+        DecoderError: no whole number, or out of range.
+    """
+    try:
+        count = operator.index(num_draft_tokens)
+    except TypeError as error:
+        raise DecoderError(f"num_draft_tokens must be a whole number: {error}") from error
+    if not 0 <= count <= MAX_DRAFT_TOKENS:
+        raise DecoderError(f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {count}")
+    return count
+
+
+def _why_unrewindable(target: Target, caches: Sequence[Any]) -> UnrewindableCacheError | None:
+    try:
+        check_rewindable(target.layers, caches)
+    except UnrewindableCacheError as error:
+        return error
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -51,7 +51,7 @@ def _frozen(value: Any, name: str) -> dict[str, mx.array]:
 
 
 @contextmanager
-def untouched(caches: Sequence[Any]) -> Iterator[None]:
+def untouched(caches: Sequence[Any]) -> Generator[None]:
     """Demand that the enclosed lines leave every cache bit for bit as it was."""
     before = frozen(caches)
     yield

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mtp_conformance.exactness import bits_equal, require_equal
+from mtp_decoder import Session
 from tests.decoder.conftest import Decoding
 from tests.decoder.helpers import STRATEGIES, Plain, scripted
 
@@ -13,9 +14,9 @@ BEFORE = "the state before the round"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_after_drafting(decoding: Callable[..., Decoding], name: str) -> None:
+def test_after_drafting(fork: Callable[..., Session], name: str) -> None:
     """A round cancelled after drafting leaves no trace in target and head."""
-    session = decoding(name).session
+    session = fork(name)
     before = session.state()
     session.draft(3)
     session.cancel()
@@ -24,9 +25,9 @@ def test_after_drafting(decoding: Callable[..., Decoding], name: str) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", MODELS)
-def test_after_verifying(decoding: Callable[..., Decoding], name: str, strategy: str) -> None:
+def test_after_verifying(fork: Callable[..., Session], name: str, strategy: str) -> None:
     """A round cancelled after its verify pass leaves no trace in target and head."""
-    session = decoding(name, rewind=strategy).session
+    session = fork(name, rewind=strategy)
     before, length = session.state(), session.target_length
     session.verify(session.draft(3))
     session.cancel()
@@ -36,10 +37,10 @@ def test_after_verifying(decoding: Callable[..., Decoding], name: str, strategy:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_next_round(
-    decoding: Callable[..., Decoding], plain: Callable[..., Plain], name: str
+    fork: Callable[..., Session], plain: Callable[..., Plain], name: str
 ) -> None:
     """After a cancelled round the next one gives the same bits as if it had never been."""
-    session = decoding(name).session
+    session = fork(name)
     stream = plain(name).tokens(4)
     twin = session.fork()
     session.verify(scripted(stream, 1, 3, 1))

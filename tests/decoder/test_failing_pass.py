@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from mtp_conformance.exactness import require_equal
+from mtp_decoder import Session
 from reference_models.hybrid import HybridLayer, LinearLayer
-from tests.decoder.conftest import Decoding
+from tests.decoder.conftest import Decoding, Zoo
 from tests.decoder.helpers import STRATEGIES, PlantedError, fail
 
 DEPTHS = {"window": 3, "ple": 4, "qsa": 4, "flash-next": 4}
@@ -30,7 +31,8 @@ def _plant(patch: pytest.MonkeyPatch, layer: Any, place: str) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize(("name", "index"), LAYERS)
 def test_cancelling_it(
-    decoding: Callable[..., Decoding],
+    fork: Callable[..., Session],
+    zoo: Zoo,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     index: int,
@@ -38,7 +40,7 @@ def test_cancelling_it(
     place: str,
 ) -> None:
     """Wherever a verify pass fails, cancelling the round leaves target and head as before it."""
-    session, _, target, _ = decoding(name, rewind=strategy)
+    session, (target, _) = fork(name, rewind=strategy), zoo(name)
     before, length = session.state(), session.target_length
     with monkeypatch.context() as patch, pytest.raises(PlantedError):
         _plant(patch, target.layers[index], place)

@@ -101,19 +101,19 @@ def _advance(cache: Any, count: int) -> None:
         mx.eval(cache.update_and_fetch(*_rows(count)))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        KVCache,
-        lambda: RotatingKVCache(max_size=4),
-        lambda: ArraysCache(size=1),
-        lambda: CacheList(KVCache(), KVCache(), ArraysCache(size=1)),
-    ],
-)
+MAKERS: dict[str, Callable[[], Any]] = {
+    "rows": KVCache,
+    "ring": lambda: RotatingKVCache(max_size=4),
+    "slots": lambda: ArraysCache(size=1),
+    "pooled": lambda: CacheList(KVCache(), KVCache(), ArraysCache(size=1)),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("steps", [1, 3])
-def test_a_copied_cache(make: Callable[[], Any], steps: int) -> None:
+def test_a_copied_cache(kind: str, steps: int) -> None:
     """Writing into a cache leaves every byte of its copy as it was, and the other way round."""
-    original = make()
+    original = MAKERS[kind]()
     for _ in range(5):
         _advance(original, 1)
     copy = copy_cache(original)

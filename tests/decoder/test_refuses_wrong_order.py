@@ -109,7 +109,7 @@ def test_rewinding_to_more_than_the_last_time(decoding: Callable[..., Decoding])
     session, cache, *_ = decoding("window")
     session.verify([1, 2, 3])
     session.rewind(_acceptance(1))
-    with untouched(cache), pytest.raises(RewindError, match="2 accepted drafts: .* holds 1"):
+    with untouched(cache), pytest.raises(RewindError, match=r"2 accepted drafts: .* holds 1"):
         session.rewind(_acceptance(2))
 
 

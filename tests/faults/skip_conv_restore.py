@@ -20,7 +20,7 @@ FAULT = Fault(
         one_reject("gdn", "tape"),
         one_reject("gdn", "rerun"),
         one_reject("gdn", "snapshot"),
-        one_reject("gdn-next@mlx-lm", "tape"),
+        one_reject("gdn-next+mlx-lm", "tape"),
         one_reject("flash-next", "tape"),
     ),
     apply=_apply,

@@ -17,6 +17,6 @@ FAULT = Fault(
         for layer in (0, 1, 2, 5)
         for component in ("keys", "values", "offset")
     ),
-    cells=(one_reject("attn"), one_reject("gdn"), one_reject("gdn@mlx-lm", "rerun")),
+    cells=(one_reject("attn"), one_reject("gdn"), one_reject("gdn+mlx-lm", "rerun")),
     apply=_apply,
 )

@@ -36,7 +36,7 @@ PAIRS = [pytest.param(f, c, id=f"{f.id}-{c.id}") for f in FAULTS for c in f.cell
 
 def _judge(cell: Cell, folder: Path) -> None:
     """Run the state case on one cell, with oracles of its own."""
-    oracles = Oracles(builtin.make_runtime(), folder, builtin.prompt(32), builtin.index_gap)
+    oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(folder))
     state_case(oracles, cell, Witness())
 
 

@@ -12,6 +12,7 @@ import mtp_conformance
 from mtp_conformance.case import Case, Level
 from mtp_conformance.report import Header, Report, ReportWriter, Result, manifest_hash, read_report
 from mtp_conformance.verdict import Verdict
+from tests.harness.known_failures import Run
 
 CASE = """
 import mlx.core as mx
@@ -121,3 +122,9 @@ def report_of(
         return read_report(pytester.path / "out" / "report.jsonl")
 
     return report
+
+
+@pytest.fixture
+def known_run(pytester: pytest.Pytester, run_cases: Callable[..., pytest.RunResult]) -> Run:
+    """Return a run of a case that fails, with a list of known failures."""
+    return Run(pytester, run_cases)

@@ -19,7 +19,7 @@ def test_silent_k0_decoding_is_inconclusive(
     )
     rounds = Session.round
     monkeypatch.setattr(Session, "round", lambda self, k=0, *, drafts=None: rounds(self, 0))
-    oracles = Oracles(builtin.make_runtime(), tmp_path, builtin.prompt(16), builtin.index_gap)
+    oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(tmp_path))
     cell = Cell("attn", "tape", 3, dtype="float32", prompt_length=4)
     with pytest.raises(Inconclusive, match="accepted 0 of at least 1"):
         stream_case(oracles, cell, Witness())

@@ -9,9 +9,9 @@ from mtp_conformance.oracles import TIE_FREE_GAP
 
 def test_tie_free_group_keeps_scores_apart(tmp_path: Path) -> None:
     """A tie-free group's prompt and stream never select by a tie, and the default text does."""
-    oracles = Oracles(builtin.make_runtime(), tmp_path, builtin.prompt(64), builtin.index_gap)
+    oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(tmp_path))
     cell = Cell("qsa", dtype="bfloat16", prompt_length=8)
-    checkpoint = builtin.make_runtime().checkpoint("qsa", "bfloat16", tmp_path)
+    checkpoint = builtin.zoo_checkpoint("qsa", "bfloat16", tmp_path)
     gaps = [
         builtin.index_gap(checkpoint, oracles.group(cell, tie_free=wanted).prompt, 16)
         for wanted in (False, True)

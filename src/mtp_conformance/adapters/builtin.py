@@ -1,6 +1,6 @@
 """This project's own decoder as a runtime, on the reference models and on mlx-lm's classes.
 
-A model `gdn` runs the reference classes, `gdn@mlx-lm` mlx-lm's own ones on the same
+A model `gdn` runs the reference classes, `gdn+mlx-lm` mlx-lm's own ones on the same
 checkpoint. This is the only module of the harness that knows the decoder and the models.
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
 
-from mtp_conformance.protocol import Capability, Description, Options, Outcome
+from mtp_conformance.oracles import Materials
+from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Session, emit
 from mtp_decoder.qwen.load import load
@@ -28,7 +29,7 @@ from reference_models.zoo import ZOO
 
 _MLX_VERSION: str = vars(mx)["__version__"]  # an attribute that the stub of mlx.core lacks
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
-_MLX_LM = tuple(f"{n}@mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
+_MLX_LM = tuple(f"{n}+mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
 _EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
 
 
@@ -36,23 +37,15 @@ class BuiltinRuntime:
     """The decoder of `mtp_decoder`."""
 
     def describe(self) -> Description:
-        """Everything is offered."""
+        """Everything is offered but saving to a file."""
         return Description(
             name="builtin",
             versions={"mlx": _MLX_VERSION, "mlx-lm": mlx_lm_version},
-            capabilities=frozenset(Capability),
+            capabilities=frozenset(Capability) - {Capability.SAVE},
             models=(*ZOO, *_MLX_LM),
             strategies=tuple(strategy.value for strategy in Rewind),
             max_draft_tokens=MAX_DRAFT_TOKENS,
         )
-
-    def checkpoint(self, model: str, dtype: str, folder: Path) -> Path:
-        """Write the zoo model's checkpoint, once."""
-        name = model.partition("@")[0]
-        path = folder / f"{name}-{dtype}"
-        if not path.exists():
-            checkpoints.write_zoo(name, path, _DTYPES[dtype])
-        return path
 
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
         """A new session; models are loaded once a process.
@@ -60,17 +53,18 @@ class BuiltinRuntime:
         Raises:
             Unsupported: mlx-lm's experts in another type than float32 on the CPU backend.
         """
-        mlx_lm_experts = "@" in model and model.startswith(_EXPERTS)
+        mlx_lm_experts = "+" in model and model.startswith(_EXPERTS)
         in_bfloat16 = checkpoint.name.endswith("bfloat16")
         if mlx_lm_experts and in_bfloat16 and mx.default_device() == mx.Device(mx.cpu):
             raise Unsupported("mlx's CPU backend has gather_mm for float32 only")
-        target, head = _load(model, checkpoint)
-        return BuiltinSession(_session(target, head, options), target, head, options)
+        target, head = load_model(model, checkpoint)
+        return BuiltinSession(session_of(target, head, options), target, head, options)
 
 
 @cache
-def _load(model: str, checkpoint: Path) -> tuple[Any, Any]:
-    if not model.endswith("@mlx-lm"):
+def load_model(model: str, checkpoint: Path) -> tuple[Any, Any]:
+    """Target and head of a checkpoint, once a process; `+mlx-lm` takes mlx-lm's classes."""
+    if not model.endswith("+mlx-lm"):
         return checkpoints.read(checkpoint)
     target, head = load(checkpoint)
     for owner in (target.model.layers, head.blocks if head is not None else []):
@@ -100,11 +94,12 @@ def _expert_calls(part: Any) -> int:
     return sum(layer.mlp.switch_mlp.calls for layer in layers if hasattr(layer.mlp, "switch_mlp"))
 
 
-def _session(target: Any, head: Any, options: Options) -> Session:
+def session_of(target: Any, head: Any, options: Options) -> Session:
+    """A decoder session as the options say."""
     return Session(
         target,
         head,
-        rewind=Rewind(options.strategy),
+        rewind=Rewind(options.strategy or Rewind.TAPE),
         head_rows=HeadRows(options.head_rows),
         prefill_step_size=options.prefill_step_size,
     )
@@ -118,6 +113,11 @@ class BuiltinSession:
         self._target = target
         self._head = head
         self._options = options
+
+    @property
+    def parts(self) -> tuple[Session, Any, Any, Options]:
+        """What the session was made of, for runtimes that build on it."""
+        return self.session, self._target, self._head, self._options
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
@@ -150,7 +150,7 @@ class BuiltinSession:
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
-    ) -> list[int]:
+    ) -> Generated:
         """See the protocol."""
 
         def guessed(history: Sequence[int], k: int) -> Sequence[int]:
@@ -166,16 +166,9 @@ class BuiltinSession:
             stops=stops,
             draft_source=None if guess is None else guessed,
         )
-        return [token for token, _, _ in emitted]
-
-    def engagement(self) -> dict[str, int]:
-        """See the protocol."""
+        tokens_out = tuple(token for token, _, _ in emitted)
         counters = self.session.counters
-        return {
-            "drafted": counters.drafted,
-            "accepted": counters.accepted,
-            "rejected": counters.rejected,
-        }
+        return Generated(tokens_out, counters.drafted, counters.accepted)
 
     def state(self) -> dict[str, mx.array]:
         """See the protocol."""
@@ -184,8 +177,25 @@ class BuiltinSession:
     def fork(self, options: Options | None = None) -> BuiltinSession:
         """See the protocol."""
         twin, chosen = self.session.fork(), options or self._options
-        twin.decode_with(rewind=chosen.strategy, head_rows=chosen.head_rows)
-        return BuiltinSession(twin, self._target, self._head, chosen)
+        strategy = chosen.strategy or Rewind.TAPE
+        twin.decode_with(rewind=strategy, head_rows=chosen.head_rows)
+        return type(self)(twin, self._target, self._head, chosen)
+
+    def timings(self) -> dict[str, float]:
+        """See the protocol."""
+        return dict(self.session.counters.seconds)
+
+    def save(self, file: Path) -> None:
+        """Not offered."""
+        raise NotImplementedError(file)
+
+    def restore(self, file: Path) -> None:
+        """Not offered."""
+        raise NotImplementedError(file)
+
+    def cancel(self) -> None:
+        """See the protocol."""
+        self.session.cancel()
 
     def close(self) -> None:
         """See the protocol; memory goes with the object."""
@@ -203,18 +213,31 @@ def warm_up() -> None:
         for model in _MLX_LM:
             for dtype in _DTYPES:
                 with contextlib.suppress(Unsupported):
-                    checkpoint = runtime.checkpoint(model, dtype, Path(folder))
+                    checkpoint = zoo_checkpoint(model, dtype, Path(folder))
                     session = runtime.open(model, checkpoint, Options())
-                    session.prefill(prompt(5))
+                    session.prefill(prompt_tokens(5))
                     session.round((1, 2, 3))
                     session.round(())
 
 
-def prompt(length: int) -> list[int]:
-    """The first tokens of the zoo's prompt, an end of text among them."""
-    return prompt_tokens(length)
+def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
+    """The folder of a zoo model's checkpoint below `folder`, written there once."""
+    name = model.partition("+")[0]
+    path = folder / f"{name}-{dtype}"
+    if not path.exists():
+        checkpoints.write_zoo(name, path, _DTYPES[dtype])
+    return path
+
+
+def zoo_materials(folder: Path) -> Materials:
+    """The zoo's checkpoints, written below `folder` when asked for, and its text."""
+    return Materials(
+        checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder),
+        prompt=tuple(prompt_tokens(64)),
+        index_gap=index_gap,
+    )
 
 
 def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:
     """Smallest distance between index scores at the selection cut, by the specification."""
-    return smallest_cut_gap(_load("", checkpoint)[0], tokens, new_tokens)
+    return smallest_cut_gap(load_model("", checkpoint)[0], tokens, new_tokens)

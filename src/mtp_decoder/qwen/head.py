@@ -16,6 +16,7 @@ import mlx.nn as nn
 from mlx_lm.models.cache import KVCache
 
 from mtp_decoder.errors import CheckpointError
+from mtp_decoder.qwen.experts import stack_experts
 from mtp_decoder.qwen.target import AttentionLayer, QwenTarget
 from mtp_decoder.target import Layer
 
@@ -70,8 +71,11 @@ def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape.
     """
+    for name in tensors:
+        if name.startswith("layers.") and not name.split(".")[1].isdecimal():
+            raise CheckpointError(f"the MTP head has an unknown tensor mtp.{name}")
     weights = {_rename(name): array for name, array in tensors.items()}
-    weights = _stack_experts(weights)
+    weights = stack_experts(weights, target.args)
     if about_zero:
         weights = {n: a + 1.0 if a.ndim == 1 else a for n, a in weights.items()}
     count = 1 + max((int(n.split(".")[1]) for n in weights if n.startswith("blocks.")), default=-1)
@@ -88,25 +92,6 @@ def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: 
 
 def _rename(name: str) -> str:
     return name.replace("layers.", "blocks.", 1) if name.startswith("layers.") else name
-
-
-def _stack_experts(weights: dict[str, mx.array]) -> dict[str, mx.array]:
-    """To mlx-lm's stacked experts, from fused or single ones."""
-    for name in [n for n in weights if n.endswith("experts.gate_up_proj")]:
-        base = name.removesuffix("experts.gate_up_proj") + "switch_mlp."
-        gate, up = mx.split(weights.pop(name), 2, axis=1)
-        down = weights.pop(name.removesuffix("gate_up_proj") + "down_proj")
-        for part, stack in {"gate_proj": gate, "up_proj": up, "down_proj": down}.items():
-            weights[f"{base}{part}.weight"] = stack
-    for name in [n for n in weights if n.endswith("experts.0.gate_proj.weight")]:
-        base = name.removesuffix("0.gate_proj.weight")
-        target = base.removesuffix("experts.") + "switch_mlp."
-        for part in ("gate_proj", "up_proj", "down_proj"):
-            single: list[mx.array] = []
-            while (key := f"{base}{len(single)}.{part}.weight") in weights:
-                single.append(weights.pop(key))
-            weights[f"{target}{part}.weight"] = mx.stack(single)
-    return weights
 
 
 def _check(head: QwenHead, weights: dict[str, mx.array]) -> None:

@@ -58,9 +58,12 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise CheckpointError(f"{path} has no config.json; give a checkpoint folder")
     try:
-        return json.loads(file.read_text())
-    except json.JSONDecodeError as error:
+        config: object = json.loads(file.read_text())
+    except ValueError as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{file} holds a {type(config).__name__}, not an object")
+    return cast("dict[str, Any]", config)
 
 
 def _load_tensors(path: Path) -> dict[str, mx.array]:

@@ -92,6 +92,21 @@ def make_undo(index: int, layer: Layer, cache: Any, strategy: Rewind) -> Undo:
     )
 
 
+def check_head_rewindable(layers: Sequence[Layer], caches: Sequence[Any]) -> None:
+    """Refuse a head whose rows cannot be cut, before anything is drafted.
+
+    Raises:
+        UnrewindableCacheError: names the first such layer of the head and its cache's class.
+    """
+    for index, (layer, cache) in enumerate(zip(layers, caches, strict=True)):
+        rows = isinstance(cache, KVCache | QuantizedKVCache)
+        if not rows and not (isinstance(cache, CacheList) and isinstance(layer, PooledLayer)):
+            raise UnrewindableCacheError(
+                f"head layer {index}: no rewind is known for a {type(cache).__name__}; "
+                "decode with num_draft_tokens=0"
+            )
+
+
 def check_rewindable(layers: Sequence[Layer], caches: Sequence[Any]) -> None:
     """Refuse caches no rewind is known for, before anything is decoded.
 

@@ -25,12 +25,13 @@ def head_length(caches: Sequence[Any]) -> int:
 
 
 def cut_head(layers: Sequence[Layer], caches: Sequence[Any], length: int) -> None:
-    """Cut every layer of the head to `length` rows; no effect where it has fewer."""
-    surplus = head_length(caches) - length
-    if surplus <= 0:
-        return
+    """Cut every layer of the head to `length` rows; no effect on one that has fewer.
+
+    Layers are cut one by one, and so are the parts of an indexed one: after a pass that failed
+    half-way they need not agree.
+    """
     for layer, cache in zip(layers, caches, strict=True):
         if isinstance(cache, CacheList) and isinstance(layer, PooledLayer):
             cut_pooled(cache, length, layer.pooled_ratio)
         else:
-            cut_rows(cache, length)
+            cut_rows(cache, min(length, cache.offset))

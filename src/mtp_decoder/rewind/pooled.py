@@ -16,8 +16,8 @@ from mtp_decoder.target import Layer
 
 def cut_pooled(cache: CacheList, length: int, ratio: int) -> None:
     """Cut keys, values and raw index keys to `length` rows, pooled rows to its blocks."""
-    cut_rows(cache[0], length)
-    cut_rows(cache[1], length)
+    for rows in (cache[0], cache[1]):
+        cut_rows(rows, min(length, rows.offset))
     pooled = cache[2][0]
     if pooled is not None:
         cache[2][0] = pooled[:, : length // ratio]

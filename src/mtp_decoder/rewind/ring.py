@@ -7,6 +7,8 @@ a rewind rebuilds the ring from the newest of them and the rows that are kept.
 
 from __future__ import annotations
 
+from typing import Any
+
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
@@ -32,9 +34,9 @@ class RingUndo:
         self._layer = layer
         self._cache = cache
         self._start: int = cache.offset
+        self._layout = _copied(cache.state)
         before = temporal_rows(cache)
-        # Copies: the cache writes into its own arrays in place.
-        self._before = None if before is None else tuple(mx.array(rows) for rows in before)
+        self._before = None if before is None else _copied(before)
         self._new: tuple[mx.array, ...] = ()
 
     def run(self, x: mx.array, tokens: mx.array) -> mx.array:
@@ -49,13 +51,13 @@ class RingUndo:
     def rewind(self, keep: int) -> None:
         """Rebuild the ring from the window before the pass and the first `keep` new rows."""
         cache = self._cache
+        if keep == 0:  # also after a pass that failed before there were new rows
+            cache.state = _copied(self._layout)
+            return
         rows = tuple(new[:, :, :keep] for new in self._new)
         if self._before is not None:
             pairs = zip(self._before, rows, strict=True)
             rows = tuple(mx.concatenate([old, new], axis=2) for old, new in pairs)
-        if rows[0].shape[2] == 0:
-            cache.state = (None, None, 0, cache.keep, cache.max_size, 0)
-            return
         keys, values = (mx.contiguous(part[:, :, -cache.max_size :]) for part in rows)
         size = keys.shape[2]
         cache.state = (keys, values, self._start + keep, cache.keep, cache.max_size, size)
@@ -63,3 +65,8 @@ class RingUndo:
     def nbytes(self) -> int:
         """The window before the pass and the new rows."""
         return sum(rows.nbytes for rows in (*(self._before or ()), *self._new))
+
+
+def _copied(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same with every array copied: a cache writes into its own arrays in place."""
+    return tuple(mx.array(part) if isinstance(part, mx.array) else part for part in parts)

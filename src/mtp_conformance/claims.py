@@ -1,0 +1,142 @@
+"""The state and stream claims, on runtimes that are row-exact and on those that are not.
+
+Row-exact: bits, against K=0, never-rejected runs and direct forward passes. Where a verify
+pass rounds otherwise than one-row steps do, the state claim keeps its bits but changes what it
+compares with: the same call shapes with other rejected drafts, and rows of a pass in which
+nothing was rejected. State that cannot be sliced is held to be nearest to its own frontier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import mlx.core as mx
+
+from mtp_conformance.case import Cell, Witness
+from mtp_conformance.exactness import StateDiffers, require_equal
+from mtp_conformance.group import Group, State, target_arrays
+from mtp_conformance.oracles import Oracles
+from mtp_conformance.protocol import Options, Outcome
+from mtp_conformance.tokens import require_tokens
+
+_ROWS = {"keys": 2, "values": 2, "index_keys": 2, "pooled": 1}
+"""Components that grow with the tokens, and along which axis."""
+_WHOLE = ("conv", "recurrent", "ngram", "ple_conv")
+
+
+def require_emitted(outcome: Outcome, expected: Sequence[int], *, round: int) -> None:
+    """Demand that a round emitted what K=0 emits.
+
+    Raises:
+        AssertionError: names round, index and both tokens.
+    """
+    require_tokens(outcome.tokens, expected, what="K=0", where=f"round {round}: ")
+
+
+def require_rewound(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """The state claim for one round of a cell.
+
+    Raises:
+        AssertionError: another token was emitted than K=0 emits.
+        StateDiffers: names layer and component.
+    """
+    group = oracles.group(cell)
+    options = oracles.options(cell)
+    k, accepted = cell.k or 0, cell.accepted or 0
+    session, outcome = group.rewound(options.strategy, k, accepted)
+    try:
+        require_emitted(outcome, group.stream(accepted + 2)[1:], round=1)
+        compared = _require_exact_state(group, session.state(), accepted)
+    except AssertionError:
+        if oracles.exact(group.key, k):
+            raise
+        compared = require_shape_matched(group, options, k, accepted)
+    rejected = k - outcome.accepted
+    witness.add(drafted=k, accepted=outcome.accepted, rejected=rejected, compared=compared)
+
+
+def _require_exact_state(group: Group, state: State, accepted: int) -> int:
+    twin = group.never_rejected_state([group.drafts(1, accepted, accepted)])
+    compared = require_equal(state, twin, what="the never-rejected run", round=1)
+    rewound = target_arrays(state)
+    for what, expected in (
+        ("the K=0 run", group.plain_state(accepted + 1)),
+        ("one direct forward pass", group.direct_state(accepted + 1)),
+    ):
+        compared += require_equal(rewound, target_arrays(expected), what=what, round=1)
+    return compared
+
+
+def require_shape_matched(group: Group, options: Options, k: int, accepted: int) -> int:
+    """The state claim without comparing with one-row steps; returns the arrays compared.
+
+    Raises:
+        StateDiffers: names layer and component.
+    """
+    sessions = [group.prefilled(options) for _ in range(2)]
+    outcomes = [
+        session.round(group.drafts(1, k, accepted, tail=tail))
+        for tail, session in enumerate(sessions)
+    ]
+    require_tokens(outcomes[0].tokens, outcomes[1].tokens, what="a run with other rejected drafts")
+    state, other = (session.state() for session in sessions)
+    what = "the run of the same shape with other rejected drafts"
+    compared = require_equal(state, other, what=what, round=1)
+    kept = outcomes[0].accepted
+    whole = group.prefilled(options)
+    whole.round(group.drafts(1, k, k))
+    compared += _require_rows(state, whole.state())
+    _require_nearest(state, group, kept + 1)
+    return compared
+
+
+def _require_rows(state: State, whole: State) -> int:
+    """Rows that stand are the rows of the same pass before anything was cut."""
+    rows, expected = State(), State()
+    for name, array in target_arrays(state).items():
+        layer, _, component = name.rpartition(".")
+        if component not in _ROWS or name not in whole:
+            continue
+        length = array.shape[_ROWS[component]]
+        if component in ("keys", "values") and length < _count(state[f"{layer}.offset"]):
+            continue  # a ring: its rows move
+        rows[name] = array
+        expected[name] = mx.take(whole[name], mx.arange(length), axis=_ROWS[component])
+    if not rows:
+        return 0
+    return require_equal(rows, expected, what="the same pass before anything was cut", round=1)
+
+
+def _require_nearest(state: State, group: Group, rounds: int) -> None:
+    """State without rows lies nearer to its own frontier's than to one token before or after.
+
+    Raises:
+        StateDiffers: names the token count it is nearest to.
+    """
+    for name, array in state.items():
+        if name.rpartition(".")[2] not in _WHOLE or name.startswith("head."):
+            continue
+        counts = list(range(rounds - 1, rounds + 2))
+        distance = {n: _distance(array, group.plain_state(n)[name]) for n in counts}
+        nearest = min(counts, key=lambda n: distance[n])
+        if distance[nearest] < distance[rounds]:
+            difference = f"is nearest to the state {nearest - rounds:+d} tokens from its frontier"
+            layer, _, component = name.rpartition(".")
+            raise StateDiffers(
+                f"after round 1: {layer} {component} {difference}",
+                layer=layer,
+                component=component,
+                round=1,
+                difference=None,
+                differing=(name,),
+            )
+
+
+def _distance(a: mx.array, b: mx.array) -> float:
+    wide = mx.abs(a.astype(mx.float32) - b.astype(mx.float32))
+    return cast("float", wide.max().item())
+
+
+def _count(offset: mx.array) -> int:
+    return cast("int", offset.item())

@@ -1,0 +1,1 @@
+"""The commands of `mtp-conformance`, one a file: `add_parser` and `run`."""

@@ -1,0 +1,62 @@
+"""What several commands share: a runtime's options, plain or rich output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mtp_conformance.adapters import builtin
+from mtp_conformance.fixtures import load_runtime
+from mtp_conformance.oracles import Oracles
+from mtp_conformance.process import ProcessRuntime, TimeLimits
+
+
+def add_runtime_options(parser: argparse.ArgumentParser) -> None:
+    """`--runtime`, `--runtime-cmd`, `--time-limit`."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--runtime",
+        metavar="NAME",
+        default="builtin",
+        help="builtin, or package.module:function of an adapter in process",
+    )
+    which.add_argument(
+        "--runtime-cmd",
+        metavar="COMMAND",
+        help='an adapter in a process of its own, e.g. "python -m their.adapter"',
+    )
+    parser.add_argument(
+        "--time-limit", metavar="SECONDS", type=float, default=60.0, help="longest answer (60)"
+    )
+
+
+@contextmanager
+def opened(arguments: argparse.Namespace) -> Iterator[Oracles]:
+    """The oracles of the runtime the options name, over the zoo.
+
+    Raises:
+        RuntimeFailure: a process that cannot be talked to.
+        RuntimeNameError: no such adapter.
+    """
+    limits = TimeLimits(open=5 * arguments.time_limit, call=arguments.time_limit)
+    process = None
+    if arguments.runtime_cmd is None:
+        runtime = load_runtime(arguments.runtime)
+    else:
+        runtime = process = ProcessRuntime(arguments.runtime_cmd, limits)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder:
+            yield Oracles(runtime, builtin.zoo_materials(Path(folder)))
+    finally:
+        if process is not None:
+            process.close()
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """A line of progress, on stderr, so that stdout stays for results."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)

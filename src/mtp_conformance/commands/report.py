@@ -1,0 +1,91 @@
+"""``mtp-conformance report``: the pages of a report again, and shards joined into one report."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TypeAlias
+
+from mtp_conformance.report import ReportError, read_report
+
+_REPORT_NAME = "report.jsonl"
+_USAGE = """mtp-conformance report FILE [--out DIR]
+       mtp-conformance report merge FILE [FILE ...] --out FILE"""
+_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
+_EXAMPLES = """examples:
+  mtp-conformance report reports/conformance/report.jsonl
+      check a report and write report.html, junit.xml, summary.md and badge.json beside it
+  mtp-conformance report run/report.jsonl --out pages
+      the same, into another folder
+  mtp-conformance report merge shard-1 shard-2 --out whole/report.jsonl
+      join the reports of `--shard 1/2` and `--shard 2/2`, and write the pages beside the result
+
+A folder stands for the report.jsonl in it; a report in a file named `merge` is ./merge.
+exit status: 0 done; 2 a wrong argument, or a report that is refused, with the reason
+"""
+
+
+def add_parser(subparsers: _Subparsers) -> None:
+    """Add ``report`` to the command line."""
+    parser = subparsers.add_parser(
+        "report",
+        help="write the pages of a report, or merge shards",
+        description="Write the pages of a report, or join the reports of shards into one.",
+        usage=_USAGE,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a report, or `merge` and shards")
+    parser.add_argument("--out", type=Path, help="folder of the pages; for merge the new report")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked; 0 when done, 2 with a line on stderr when not."""
+    first, *others = map(str, arguments.files)
+    try:
+        if first == "merge":
+            return _merge(others, arguments.out)
+        if others:
+            return _complain("one report at a time; `report merge` joins the shards of a run")
+        return _pages(report_path(first), arguments.out)
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}")
+
+
+def report_path(name: str) -> Path:
+    """The report of that name: a folder stands for the ``report.jsonl`` in it."""
+    path = Path(name)
+    return path / _REPORT_NAME if path.is_dir() else path
+
+
+def _pages(path: Path, folder: Path | None) -> int:
+    from mtp_conformance.reporting.pages import write_all  # jinja2 is slow to import
+
+    try:
+        report = read_report(path)
+    except ReportError as error:
+        return _complain(f"{path}: {error}")
+    for page in write_all(report, path.parent if folder is None else folder):
+        print(page)
+    return 0
+
+
+def _merge(names: list[str], out: Path | None) -> int:
+    from mtp_conformance.reporting.merge import merge
+    from mtp_conformance.reporting.pages import write_all
+
+    if not names or out is None:
+        return _complain("merge takes the reports of all shards and --out FILE")
+    target = report_path(str(out))
+    try:
+        report = merge([report_path(name) for name in names], target)
+    except ReportError as error:
+        return _complain(str(error))
+    for path in (target, *write_all(report, target.parent)):
+        print(path)
+    return 0
+
+
+def _complain(reason: str) -> int:
+    print(f"mtp-conformance report: {reason}", file=sys.stderr)
+    return 2

@@ -1,0 +1,149 @@
+"""`mtp-conformance run`: judge a runtime by the cases."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from mtp_conformance.case import Level
+from mtp_conformance.commands.common import add_runtime_options, opened, say
+from mtp_conformance.plugin import PROFILES
+from mtp_conformance.report import Report, ReportError, read_report
+from mtp_conformance.suite import suite_root
+from mtp_conformance.verdict import Verdict
+
+PASSED, FAILED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
+_BAD = {Verdict.FAIL, Verdict.ERROR, Verdict.XPASS}
+_OPEN = {Verdict.INCONCLUSIVE, Verdict.NEAR_TIE}
+_SETTINGS = Path(__file__).parents[1] / "pytest_settings.toml"
+_PASSED_ON = (
+    "profile",
+    "device",
+    "mx_compile",
+    "time_limit",
+    "runtime",
+    "runtime_cmd",
+    "shard",
+    "strategies",
+)
+_EXAMPLES = """examples:
+  mtp-conformance run --out reports/mine --runtime my_adapter:make_runtime
+  mtp-conformance run --runtime-cmd "python -m my_adapter" --profile smoke
+  mtp-conformance run --case rewind.state.one-round -k "gdn and tape"
+  mtp-conformance run --shard 1/4 --out shard-1
+
+exit codes: 0 all required cases pass; 1 one failed; 2 usage, runtime or file error;
+3 inconclusive: a witness was not met, or a stream leaves K=0's at a proven near-tie
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "run",
+        help="judge a runtime; writes report.jsonl and the pages made from it",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_runtime_options(parser)
+    add = parser.add_argument
+    add("--out", type=Path, metavar="DIR", help="where the report goes (a temporary folder)")
+    add("--profile", choices=PROFILES, default="default")
+    add("--shard", metavar="I/N", help="run the I-th of N parts; join with `report merge`")
+    add("--case", metavar="ID", action="append", default=[], help="only this case; repeatable")
+    add("-k", metavar="EXPRESSION", help="only cells whose id matches, as pytest's -k")
+    add("-n", metavar="N", default="auto", help="worker processes (auto); 0 runs in one")
+    add("-x", action="store_true", help="stop at the first failure")
+    add("--device", choices=("cpu", "gpu"), default="cpu")
+    add("--mx-compile", choices=("off", "on"), default="off")
+    add("--known", metavar="FILE", action="append", default=[], help="known failures")
+    add("--quiet", action="store_true", help="no progress, the summary alone")
+    add("--json", action="store_true", help="counts as JSON instead of the summary")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cases in a pytest of their own; returns the exit code above."""
+    root = suite_root()
+    with opened(arguments) as oracles:  # a runtime that does not answer is said at once
+        arguments.strategies = ",".join(oracles.description.strategies)
+    scratch = None
+    if arguments.out is None:
+        arguments.out = Path(scratch := tempfile.mkdtemp(prefix="mtp-report-"))
+    try:
+        return _judge(arguments, root)
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _judge(arguments: argparse.Namespace, root: Path) -> int:
+    out = arguments.out.resolve()
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))
+    output = subprocess.DEVNULL if arguments.json else None
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *_pytest_arguments(arguments, root, out)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=output,
+        check=False,
+    )
+    try:
+        report = read_report(out / "report.jsonl")
+    except (ReportError, OSError) as error:
+        say(f"error: no complete report ({error}); pytest ended with {done.returncode}")
+        return UNUSABLE
+    code = exit_code(report)
+    if code == PASSED and done.returncode == FAILED:
+        code = FAILED  # a stale known failure: no result of its own
+    if arguments.json:
+        counts = {str(verdict): n for verdict, n in report.counts.items()}
+        print(json.dumps({"counts": counts, "exit": code, "seconds": report.seconds}))
+    return code
+
+
+def exit_code(report: Report) -> int:
+    """0, 1 or 3, by the verdicts of required cases."""
+    required = {case.id for case in report.cases if case.level is Level.MUST}
+    verdicts = Counter(r.verdict for r in report.results if r.case in required)
+    if any(verdicts[verdict] for verdict in _BAD):
+        return FAILED
+    if any(verdicts[verdict] for verdict in _OPEN):
+        return INCONCLUSIVE
+    return PASSED
+
+
+def _pytest_arguments(arguments: argparse.Namespace, root: Path, out: Path) -> list[str]:
+    made = [str(root / "conformance"), "-c", str(_SETTINGS), "--rootdir", str(root)]
+    made += ["-p", "mtp_conformance.plugin", "-p", "no:cacheprovider", "--report", str(out)]
+    for name in (
+        "profile",
+        "device",
+        "mx_compile",
+        "time_limit",
+        "runtime",
+        "runtime_cmd",
+        "shard",
+    ):
+        value = getattr(arguments, name)
+        if value is not None:
+            made += [f"--{name.replace('_', '-')}", str(value)]
+    for file in arguments.known:
+        made += ["--known", file]
+    for case in arguments.case:
+        made += ["--case", case]
+    if arguments.k:
+        made += ["-k", arguments.k]
+    if arguments.x:
+        made.append("-x")
+    made.append("-qq" if arguments.quiet else "-q")
+    if importlib.util.find_spec("xdist") is not None:
+        made += ["-n", arguments.n, "--dist", "loadgroup", "--max-worker-restart", "0"]
+    return made

@@ -1,0 +1,1 @@
+"""Everything derived from reports: pages for people and CI, shards, comparison of two runs."""

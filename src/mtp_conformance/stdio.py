@@ -1,0 +1,138 @@
+"""A runtime in a process of its own: JSON lines for control, safetensors for arrays.
+
+The runtime's side is `serve`: an adapter ends with `serve(MyRuntime())`. It needs the
+standard library and mlx alone.
+
+Every request is one line `{"id": n, "op": ..., "session": ..., "args": {...}}`, every answer
+one line `{"id": n, "ok": true, "result": {...}}` or `{"id": n, "ok": false, "error": ...}`.
+Arrays are written to a safetensors file in the exchange folder, which the first request
+names; the answer holds the file's name under `arrays`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+import mlx.core as mx
+
+from mtp_conformance.protocol import (
+    PROTOCOL_VERSION,
+    Description,
+    Generated,
+    Options,
+    Outcome,
+    Runtime,
+    RuntimeSession,
+)
+
+Json = dict[str, Any]
+
+
+def describe_json(description: Description) -> Json:
+    """A description as JSON values."""
+    record = asdict(description)
+    record["capabilities"] = sorted(c.value for c in description.capabilities)
+    return {**record, "versions": dict(description.versions)}
+
+
+def serve(runtime: Runtime) -> None:
+    """Answer requests from stdin until it ends.
+
+    Whatever the runtime prints goes to stderr, so that it cannot break a line of the protocol.
+    """
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    server = _Server(runtime, channel)
+    for line in sys.stdin:
+        server.answer(json.loads(line))
+
+
+class _Server:
+    """The sessions of one process."""
+
+    def __init__(self, runtime: Runtime, channel: IO[str]) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._sessions: dict[str, RuntimeSession] = {}
+        self._exchange = Path()
+        self._files = 0
+
+    def answer(self, request: Json) -> None:
+        """Do what a request asks and write one line."""
+        try:
+            result = self._dispatch(request["op"], request.get("session", ""), request["args"])
+            answer = {"id": request["id"], "ok": True, "result": result}
+        except Exception as error:
+            problem = {"type": type(error).__name__, "message": str(error)}
+            answer = {"id": request["id"], "ok": False, "error": problem}
+        self._channel.write(json.dumps(answer) + "\n")
+        self._channel.flush()
+
+    def _dispatch(self, op: str, name: str, args: Json) -> Json:
+        if op == "hello":
+            self._exchange = Path(args["exchange"])
+            return {"protocol": PROTOCOL_VERSION, **describe_json(self._runtime.describe())}
+        if op == "open":
+            options = Options(**args["options"])
+            session = self._runtime.open(args["model"], Path(args["checkpoint"]), options)
+            return self._add(session)
+        session = self._sessions[name]
+        if op == "fork":
+            return self._add(session.fork(Options(**args["options"])))
+        if op == "close":
+            del self._sessions[name]
+            session.close()
+            return {}
+        return self._call(session, op, args)
+
+    def _add(self, session: RuntimeSession) -> Json:
+        name = f"s{len(self._sessions)}-{self._files}"
+        self._files += 1
+        self._sessions[name] = session
+        return {"session": name}
+
+    def _call(self, session: RuntimeSession, op: str, args: Json) -> Json:
+        if op in ("prefill", "round"):
+            run = session.prefill if op == "prefill" else session.round
+            return self._outcome(run(args["tokens"]))
+        if op == "generate":
+            return self._generated(session.generate(args.pop("tokens"), **args))
+        if op == "state":
+            return {"arrays": self._write(session.state())}
+        if op == "timings":
+            return dict(session.timings())
+        if op == "cancel":
+            session.cancel()
+        elif op in ("save", "restore"):
+            (session.save if op == "save" else session.restore)(Path(args["file"]))
+        else:
+            raise ValueError(f"unknown operation {op!r}")
+        return {}
+
+    @staticmethod
+    def _generated(made: Generated) -> Json:
+        counts = {"drafted": made.drafted, "accepted": made.accepted}
+        return {"tokens": [int(token) for token in made.tokens], **counts}
+
+    def _outcome(self, outcome: Outcome) -> Json:
+        record: Json = {
+            "accepted": outcome.accepted,
+            "tokens": [int(token) for token in outcome.tokens],
+            "counters": dict(outcome.counters),
+        }
+        if outcome.logits is not None:
+            record["arrays"] = self._write({"logits": outcome.logits})
+        return record
+
+    def _write(self, arrays: Mapping[str, mx.array]) -> str:
+        self._files += 1
+        name = f"{os.getpid()}-{self._files}.safetensors"
+        mx.save_safetensors(str(self._exchange / name), dict(arrays))
+        return name

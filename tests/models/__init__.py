@@ -1,0 +1,1 @@
+"""Tests of the reference models: mechanisms against formulas, checkpoints, tokenizer, the zoo."""
