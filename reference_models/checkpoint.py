@@ -18,7 +18,7 @@ from typing import Any, cast
 import mlx.core as mx
 import numpy as np
 
-from reference_models.config import FULL, INDEXED, LINEAR, HybridConfig
+from reference_models.config import FULL, INDEXED, LINEAR, SLIDING, HybridConfig
 from reference_models.hybrid import HybridModel
 from reference_models.mtp import MTPHead
 from reference_models.ple import NGramHash, shard_names
@@ -27,6 +27,12 @@ from reference_models.weights import Fill, Weights
 from reference_models.zoo import config_of, random_weights, tensors_of
 
 _NESTED = {"qwen3_5", "qwen3_5_moe", "qwen4_exp"}
+_ARCHITECTURES = {
+    "qwen3_5": "Qwen3_5ForConditionalGeneration",
+    "qwen3_5_moe": "Qwen3_5MoeForConditionalGeneration",
+    "qwen3_next": "Qwen3NextForCausalLM",
+    "qwen4_exp": "Qwen4ExpForConditionalGeneration",
+}
 _TABLE = "ple_embedding.ngram_embedding.weight"
 
 
@@ -134,7 +140,8 @@ def _check(config: HybridConfig, stored: dict[str, mx.array], file: Path) -> Non
 
 def _document(config: HybridConfig, dtype: str) -> dict[str, Any]:
     """The content of config.json."""
-    flat = config.to_dict()
+    foreign = _foreign_fields(config)
+    flat = {name: value for name, value in config.to_dict().items() if name not in foreign}
     flat["num_hidden_layers"] = config.num_hidden_layers
     flat["rope_parameters"] = {
         "rope_type": "default",
@@ -159,10 +166,35 @@ def _document(config: HybridConfig, dtype: str) -> dict[str, Any]:
     if config.model_type == "qwen4_exp":
         flat["layer_types"] = [FULL if k == INDEXED else k for k in config.layer_types]
     if config.model_type not in _NESTED:
-        return flat
+        return {**_architecture(config), **flat}
     outer = {"eos_token_id": config.eos_token_id, "tie_word_embeddings": config.tie_word_embeddings}
     text = {**flat, "model_type": f"{config.model_type}_text"}
-    return {"model_type": config.model_type, **outer, "text_config": text}
+    names = {"model_type": config.model_type, **_architecture(config)}
+    return {**names, **outer, "text_config": text}
+
+
+def _architecture(config: HybridConfig) -> dict[str, list[str]]:
+    """Hugging Face's class name of the family, where it has one."""
+    name = _ARCHITECTURES.get(config.model_type)
+    return {"architectures": [name]} if name else {}
+
+
+def _foreign_fields(config: HybridConfig) -> set[str]:
+    """Fields of mechanisms the model does not have."""
+    off: list[str] = []
+    if not config.indexer_n_heads:
+        off += ["indexer_"]
+    if not config.ple_layer_ids:
+        off += ["ple_", "ngram_", "heads_per_ngram", "make_ngram", "split_ngram", "seed"]
+    if config.hc_count == 1:
+        off += ["hc_"]
+    if SLIDING not in config.layer_types:
+        off += ["sliding_"]
+    if not config.num_experts:
+        off += ["num_experts", "norm_topk_prob", "moe_", "shared_expert_"]
+    if config.output_gate_type == "silu":
+        off += ["output_gate_type"]
+    return {name for name in config.to_dict() if name.startswith(tuple(off))}
 
 
 def _to_disk(config: HybridConfig, weights: dict[str, mx.array]) -> dict[str, mx.array]:

@@ -26,6 +26,7 @@ ZOO: dict[str, HybridConfig] = {
     "gdn": _GDN,
     "gdn-moe": replace(_GDN, model_type="qwen3_5_moe", **_EXPERTS),
     "gdn-next": replace(_GDN, model_type="qwen3_next", **_EXPERTS),
+    "gdn-agree": _GDN,
     "gdn-mtp2": replace(_GDN, mtp_num_hidden_layers=2),
     "window": HybridConfig("hybrid_reference", (SLIDING, LINEAR, FULL)),
     "ple": HybridConfig("hybrid_reference", (LINEAR, LINEAR, LINEAR, FULL), ple_layer_ids=(2,)),
@@ -65,7 +66,27 @@ def parameters_of(config: HybridConfig) -> int:
     return sum(int(np.prod(tensor.shape)) for tensor in tensors_of(config).values())
 
 
+def _made_to_agree(weights: dict[str, mx.array]) -> dict[str, mx.array]:
+    """Weights whose head is often right; a random head hardly ever is.
+
+    Blocks write little into the residual, so that the next token depends mostly on the last
+    one, and the head's join passes that token's embedding on and ends in the target's norm.
+    All mechanisms stay at work; the factors are powers of two, exact in every data type.
+    """
+    quiet = ("o_proj.weight", "out_proj.weight", "down_proj.weight")
+    made = {n: a * 0.0625 if n.endswith(quiet) else a for n, a in weights.items()}
+    size = made["mtp.fc.weight"].shape[0]
+    passed_on = mx.diag(1.0 / (1.0 + made["mtp.pre_fc_norm_embedding.weight"]))
+    made["mtp.fc.weight"] = mx.concatenate(
+        [passed_on, made["mtp.fc.weight"][:, size:] * 0.0625], axis=1
+    )
+    made["mtp.norm.weight"] = made["model.norm.weight"]
+    return made
+
+
 def random_weights(name: str, dtype: mx.Dtype = mx.float32) -> dict[str, mx.array]:
     """The zoo model's weights; the same on every platform. A_log stays float32."""
     drawn = {n: mx.array(draw(name, n, t)) for n, t in tensors_of(config_of(name)).items()}
+    if name == "gdn-agree":
+        drawn = _made_to_agree(drawn)
     return {n: a if n.endswith("A_log") else a.astype(dtype) for n, a in drawn.items()}

@@ -12,6 +12,7 @@ from mtp_conformance.minimise import minimise
 from mtp_conformance.near_tie import StreamDiffers
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.report import Failure, Rung
+from mtp_conformance.verdict import NearTie
 
 _MINIMISED = 3
 """Failures a process minimises; the rest would only say the same more slowly."""
@@ -24,7 +25,7 @@ def detailed(
     """Add all that is known of an error to a failure's record."""
     if isinstance(error, StateDiffers):
         failure = _located(failure, error)
-    if isinstance(error, StreamDiffers):
+    if isinstance(error, StreamDiffers | NearTie):
         ladder = tuple(Rung(k, at) for k, at in error.ladder)
         failure = replace(failure, ladder=ladder, margin=error.margin)
     if isinstance(error, RuntimeFailure):

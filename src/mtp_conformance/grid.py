@@ -16,6 +16,9 @@ from mtp_conformance.case import Cell
 MODELS = ("attn", "gdn", "gdn-moe", "gdn-mtp2", "window", "ple", "qsa", "flash-next")
 """Models of the zoo."""
 
+AGREEING_MODELS = ("gdn-agree", "gdn-agree+mlx-lm")
+"""Models whose head is often right."""
+
 CLASS_MODELS = ("gdn+mlx-lm", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Checkpoints of the zoo in mlx-lm's own model classes."""
 
@@ -42,11 +45,11 @@ def with_strategies(cells: Sequence[Cell], strategies: Sequence[str]) -> list[Ce
     same are run once.
     """
     found: dict[str, Cell] = {}
+    stands_for = {name: strategies[i % len(strategies)] for i, name in enumerate(STRATEGIES)}
     for cell in cells:
-        if cell.strategy in STRATEGIES:
-            index = STRATEGIES.index(cell.strategy) % len(strategies)
-            cell = replace(cell, strategy=strategies[index])
-        found.setdefault(cell.id, cell)
+        chosen = stands_for.get(cell.strategy or "", cell.strategy)
+        renamed = replace(cell, strategy=chosen)
+        found.setdefault(renamed.id, renamed)
     return list(found.values())
 
 

@@ -103,7 +103,8 @@ def require_stream(
     reason = _why_no_tie(oracles, cell, group, found, ladder)
     if reason is not None:
         raise StreamDiffers(f"{story}; {reason}", ladder, found.margin)
-    raise NearTie(f"{story}; 1 divergence in {len(tokens)} tokens")
+    told = f"{story}; 1 divergence in {len(tokens)} tokens"
+    raise NearTie(told, tuple(ladder), found.margin)
 
 
 def _why_no_tie(

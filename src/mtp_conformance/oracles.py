@@ -16,7 +16,7 @@ from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import Group, GroupKey
 from mtp_conformance.protocol import Capability, Options, Runtime
 from mtp_conformance.tokens import require_tokens
-from mtp_conformance.verdict import Unsupported
+from mtp_conformance.verdict import Inconclusive, Unsupported
 
 TIE_FREE_GAP = 1e-3
 """Scores at the cut further apart than this are no tie in any of the data types used."""
@@ -34,11 +34,13 @@ class Materials:
         prompt: tokens that prompts are stretches of.
         index_gap: from (checkpoint, prompt, new tokens) to the smallest distance between index
             scores at the selection cut; infinite for a model without such an index.
+        expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
     """
 
     checkpoint: Callable[[str, str], Path]
     prompt: Sequence[int]
     index_gap: Callable[[Path, Sequence[int], int], float]
+    expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
 
 
 class NotDeterministic(Exception):
@@ -136,10 +138,24 @@ class Oracles:
     def _checkpoint(self, key: GroupKey) -> Path:
         return self._materials.checkpoint(key.model, key.dtype)
 
+    def expected_state(self, group: Group, tokens: int) -> dict[str, tuple[int, ...]]:
+        """Names and shapes a group's state has after that many target tokens.
+
+        The head's are left out for a runtime that does not show it.
+        """
+        due = self._materials.expected_state(group.checkpoint, tokens)
+        if self.runtime.offers(Capability.HEAD_STATE):
+            return due
+        return {name: shape for name, shape in due.items() if not name.startswith("head.")}
+
     def _tie_free_start(self, key: GroupKey) -> int:
         if key not in self._tie_free:
             starts = range(len(self._materials.prompt) - key.prompt_length)
-            self._tie_free[key] = next(s for s in starts if self._gap(key, s) > TIE_FREE_GAP)
+            found = (s for s in starts if self._gap(key, s) > TIE_FREE_GAP)
+            start = next(found, None)
+            if start is None:
+                raise Inconclusive(f"no stretch of {key.prompt_length} tokens is free of ties")
+            self._tie_free[key] = start
         return self._tie_free[key]
 
     def _gap(self, key: GroupKey, start: int) -> float:

@@ -109,9 +109,7 @@ def _state_covers_the_layers(group: Group) -> None:
     layers = {int(n.split(".")[1]) for n in state if n.startswith("layers.")}
     missing = set(range(max(layers, default=0) + 1)) - layers
     if missing or not layers:
-        raise _Wrong(
-            f"state lacks layers {sorted(missing)}; name arrays layers.I.component"
-        )
+        raise _Wrong(f"state lacks layers {sorted(missing)}; name arrays layers.I.component")
 
 
 def _state_shapes_are_stable(group: Group) -> None:

@@ -43,4 +43,16 @@ class Inconclusive(_Reasoned):
 
 
 class NearTie(_Reasoned):
-    """A stream left K=0's where two logits are proven to tie; never a pass."""
+    """A stream left K=0's where two logits are proven to tie; never a pass.
+
+    Attributes:
+        ladder: for each K tried, where its stream first diverges; None where it does not.
+        margin: distance between the two candidates' K=0 logits.
+    """
+
+    def __init__(
+        self, reason: str, ladder: tuple[tuple[int, int | None], ...], margin: float
+    ) -> None:
+        super().__init__(reason)
+        self.ladder = ladder
+        self.margin = margin

@@ -6,6 +6,7 @@ the generator — the caches hold every token handed out but the last one.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from mtp_decoder.accepting import LogitsProcessor, Sampler
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import DecoderError
 from mtp_decoder.rewind import Rewind
-from mtp_decoder.session import NO_HEAD, Session, check_count
+from mtp_decoder.session import NO_HEAD, Session, check_count, check_model, whole_number
 from mtp_decoder.target import Head, Target
 
 Emission = tuple[int, mx.array, bool]
@@ -67,6 +68,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     Raises:
         DecoderError: an argument no decoding is possible with; the message says which.
     """
+    check_model(model, head)
     check_arguments(
         num_draft_tokens,
         max_tokens,
@@ -83,8 +85,8 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         prompt_cache=prompt_cache,
         prefill_step_size=prefill_step_size,
     )
-    tokens = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else list(prompt)
-    tokens = session.check_prompt(tokens)
+    given = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else prompt
+    tokens = session.check_prompt(given)
     if num_draft_tokens:
         session.require_rewindable()
     return emit(
@@ -104,7 +106,7 @@ def check_arguments(num_draft_tokens: int, max_tokens: int, *, has_drafts: bool)
         DecoderError: says which, and what is possible.
     """
     check_count(num_draft_tokens)
-    if max_tokens < -1:
+    if whole_number(max_tokens, "max_tokens") < -1:
         raise DecoderError(f"max_tokens must be -1 (no limit) or more, not {max_tokens}")
     if num_draft_tokens and not has_drafts:
         raise DecoderError(NO_HEAD)
@@ -119,8 +121,8 @@ def check_stops(
         DecoderError: an empty stop, or not the nesting asked for.
     """
     try:
-        stops = [tuple(sequence) for sequence in stop_sequences]
-        stops += [(token,) for token in eos_token_ids]
+        stops = [tuple(operator.index(token) for token in stop) for stop in stop_sequences]
+        stops += [(operator.index(token),) for token in eos_token_ids]
     except TypeError as error:
         raise DecoderError(
             "eos_token_ids is a list of token ids, stop_sequences a list of lists of token ids: "

@@ -36,6 +36,8 @@ from mtp_decoder.window import Window, forward
 
 MAX_DRAFT_TOKENS = 64
 NO_HEAD = "this model has no MTP head: load one, or decode with num_draft_tokens=0"
+_OF_A_TARGET = ("vocab_size", "layers", "make_cache", "embed", "logits")
+_OF_A_HEAD = ("layers", "make_cache", "__call__")
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Session:
     Raises:
         CacheMismatchError: the prompt cache is another model's.
         UnrewindableCacheError: a layer's cache has no rewind and a head was given.
-        DecoderError: `prefill_step_size` is not positive.
+        DecoderError: `prefill_step_size` is not a positive whole number, or target or head
+            is no such thing.
     """
 
     def __init__(
@@ -108,15 +111,17 @@ class Session:
         prompt_cache: Sequence[Any] | None = None,
         prefill_step_size: int = 2048,
     ) -> None:
-        if prefill_step_size < 1:
-            raise DecoderError(f"prefill_step_size must be at least 1, not {prefill_step_size}")
+        check_model(target, head)
+        step_size = whole_number(prefill_step_size, "prefill_step_size")
+        if step_size < 1:
+            raise DecoderError(f"prefill_step_size must be at least 1, not {step_size}")
         self._rewind = Rewind(rewind)
         self._head_rows = HeadRows(head_rows)
         self._target = target
         self._head = head
         self._sampler = sampler or greedy_sampler
         self._processors = list(logits_processors or ())
-        self._step_size = prefill_step_size
+        self._step_size = step_size
         cache = make_prompt_cache(target, head) if prompt_cache is None else prompt_cache
         self._caches, self._head_caches, self._frontier = split(cache, target, head)
         self._unrewindable = _why_unrewindable(target, self._caches)
@@ -199,9 +204,10 @@ class Session:
         """Refuse what `prefill` would refuse, without running anything; returns the tokens."""
         if self.history:
             raise DecoderError("this session was prefilled already; start another one")
-        if not len(prompt):
+        tokens = self._tokens(prompt, "the prompt")
+        if not tokens:
             raise DecoderError("the prompt is empty: give at least one token")
-        return self._tokens(prompt, "the prompt")
+        return tokens
 
     def _prefill_chunks(self, tokens: list[int]) -> mx.array:
         cuts = [*range(0, len(tokens) - 1, self._step_size), len(tokens) - 1]
@@ -230,9 +236,10 @@ class Session:
         Raises:
             DecoderError: a draft outside the vocabulary, too many, or a round still open.
         """
-        if len(drafts) > MAX_DRAFT_TOKENS:
-            raise DecoderError(f"at most {MAX_DRAFT_TOKENS} drafts a round, not {len(drafts)}")
-        return self._draft(len(drafts), self._tokens(drafts, "the drafts"))
+        tokens = self._tokens(drafts, "the drafts")
+        if len(tokens) > MAX_DRAFT_TOKENS:
+            raise DecoderError(f"at most {MAX_DRAFT_TOKENS} drafts a round, not {len(tokens)}")
+        return self._draft(len(tokens), tokens)
 
     def _draft(self, k: int, forced: Sequence[int] | None) -> list[int]:
         anchor = self.anchor
@@ -432,6 +439,8 @@ class Session:
 
     def _tokens(self, tokens: Sequence[int], what: str) -> list[int]:
         """Token ids as plain ints, each in the vocabulary."""
+        if isinstance(tokens, str | bytes):
+            raise DecoderError(f"{what} must be token ids, not text: encode it with a tokenizer")
         try:
             found = [operator.index(token) for token in tokens]
         except TypeError as error:
@@ -459,13 +468,43 @@ def check_count(num_draft_tokens: int) -> int:
     Raises:
         DecoderError: no whole number, or out of range.
     """
-    try:
-        count = operator.index(num_draft_tokens)
-    except TypeError as error:
-        raise DecoderError(f"num_draft_tokens must be a whole number: {error}") from error
+    count = whole_number(num_draft_tokens, "num_draft_tokens")
     if not 0 <= count <= MAX_DRAFT_TOKENS:
         raise DecoderError(f"num_draft_tokens must be in 0..{MAX_DRAFT_TOKENS}, not {count}")
     return count
+
+
+def whole_number(value: Any, what: str) -> int:
+    """Any kind of integer, NumPy's too, as a plain int.
+
+    Raises:
+        DecoderError: no whole number.
+    """
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise DecoderError(f"{what} must be a whole number: {error}") from error
+
+
+def check_model(target: object, head: object = None) -> None:
+    """Refuse what lacks a part of `Target` or of `Head`; mlx-lm's own model lacks some.
+
+    Raises:
+        DecoderError: names the class, the missing parts, and what makes a target of a model.
+    """
+    missing = [name for name in _OF_A_TARGET if not hasattr(target, name)]
+    if missing:
+        raise DecoderError(
+            f"a {_class_of(target)} is no target: it has no {', '.join(missing)}; wrap a model of "
+            "mlx-lm's Qwen classes in mtp_decoder.qwen.target.QwenTarget"
+        )
+    missing = [name for name in _OF_A_HEAD if head is not None and not hasattr(head, name)]
+    if missing:
+        raise DecoderError(f"a {_class_of(head)} is no head: it has no {', '.join(missing)}")
+
+
+def _class_of(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
 def _why_unrewindable(target: Target, caches: Sequence[Any]) -> UnrewindableCacheError | None:

@@ -33,6 +33,6 @@ def test_state_case_kills_the_fault(
 def test_stream_is_no_near_tie(oracles_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream that ties excuse in the right runtime fails in the faulty one."""
     skip_conv_restore.FAULT.apply(monkeypatch)
-    cell = Cell("gdn", "tape", 3, None, "bfloat16", 8)
+    cell = Cell("gdn-mtp2", "tape", 3, None, "bfloat16", 3)
     with pytest.raises(StreamDiffers, match="no near-tie"):
         stream_case(oracles_of(RoundsDifferently()), cell, Witness())

@@ -85,9 +85,9 @@ def test_ranges(fill: Fill, low: float, high: float) -> None:
     assert low <= values.min() < low + 0.01 < high - 0.01 < values.max() <= high
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [name for name in ZOO if name != "gdn-agree"])
 def test_no_two_tensors_are_alike(name: str) -> None:
-    """No two tensors of a model start with the same values."""
+    """No two tensors of a model start alike, but for the head made to agree with its target."""
     starts = [tuple(listed(array.reshape(-1)[:2])) for array in random_weights(name).values()]
     assert len(set(starts)) == len(starts)
 

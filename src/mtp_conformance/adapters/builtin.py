@@ -23,6 +23,7 @@ from mtp_decoder import HeadRows, Rewind, Session, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
+from reference_models.layout import expected_state
 from reference_models.prompts import prompt_tokens
 from reference_models.ties import smallest_cut_gap
 from reference_models.zoo import ZOO
@@ -235,6 +236,7 @@ def zoo_materials(folder: Path) -> Materials:
         checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder),
         prompt=tuple(prompt_tokens(64)),
         index_gap=index_gap,
+        expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
     )
 
 

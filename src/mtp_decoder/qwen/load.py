@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
+from mlx_lm.models.switch_layers import SwitchLinear
 from mlx_lm.utils import load_model
 
 from mtp_decoder.errors import CheckpointError
@@ -28,10 +29,11 @@ def load(folder: str | Path) -> Loaded:
     """Open a checkpoint folder of qwen3_5, qwen3_5_moe or qwen3_next.
 
     Raises:
-        CheckpointError: no such folder, a missing file, another family, or a broken head.
+        CheckpointError: no such folder, a missing file, another family, a broken head, or
+            experts in a dtype this device has no kernel for.
     """
     path = Path(folder)
-    config = _read_config(path)
+    config = read_config(path)
     family = config.get("model_type")
     if family not in _FAMILIES:
         raise CheckpointError(
@@ -46,6 +48,7 @@ def load(folder: str | Path) -> Loaded:
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
     target = QwenTarget(model)
+    _check_experts(path, model)
     stored = _load_tensors(path)
     head = {n.partition("mtp.")[2]: a for n, a in stored.items() if _is_head(n)}
     if not head:
@@ -53,7 +56,12 @@ def load(folder: str | Path) -> Loaded:
     return Loaded(target, build_head(target, head, about_zero=_about_zero(family, stored)))
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
+    """The folder's config.json.
+
+    Raises:
+        CheckpointError: there is none, or it holds no JSON object.
+    """
     file = path / "config.json"
     if not file.is_file():
         raise CheckpointError(f"{path} has no config.json; give a checkpoint folder")
@@ -64,6 +72,22 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise CheckpointError(f"{file} holds a {type(config).__name__}, not an object")
     return cast("dict[str, Any]", config)
+
+
+def _check_experts(path: Path, model: Any) -> None:
+    """Refuse routed experts that could not be multiplied: mlx's CPU kernel is float32 only."""
+    dtypes = {m.weight.dtype for m in model.modules() if isinstance(m, SwitchLinear)}
+    for dtype in dtypes:
+        one = mx.zeros((1, 1, 1), dtype)
+        try:
+            mx.eval(mx.gather_mm(one, one, rhs_indices=mx.array([0])))
+        except RuntimeError as error:
+            name = str(dtype).removeprefix("mlx.core.")
+            raise CheckpointError(
+                f"{path} has {name} experts, which mlx cannot multiply on the "
+                f"{mx.default_device().type.name} ({error}); use a GPU, a quantised checkpoint or "
+                "one converted with `mlx_lm.convert --dtype float32`"
+            ) from error
 
 
 def _load_tensors(path: Path) -> dict[str, mx.array]:
