@@ -19,6 +19,7 @@ from mlx_lm.models.qwen3_5 import DecoderLayer, TextModelArgs
 from mtp_decoder.qwen.target import LinearLayer
 from mtp_decoder.rewind import Rewind, make_undo
 from reference_models.checkpoint import read, write_zoo
+from reference_models.hybrid import LinearLayer as SpecifiedLayer
 from reference_models.zoo import ZOO
 
 PAGE = Path(__file__).with_name("tape.md")
@@ -55,7 +56,8 @@ def tiny_rows() -> list[str]:
             for dtype, label in ((mx.float32, "float32"), (mx.bfloat16, "bfloat16")):
                 target, _ = read(write_zoo(name, Path(folder) / f"{name}-{label}", dtype))
                 x = target.embed(mx.zeros((1, POSITIONS), mx.int32))
-                kinds = {layer.slots: layer for layer in target.layers if hasattr(layer, "slots")}
+                linear = [layer for layer in target.layers if isinstance(layer, SpecifiedLayer)]
+                kinds = {layer.slots: layer for layer in linear}
                 for slots, layer in kinds.items():
                     cost = remembered(layer, layer.make_cache(), x)
                     kind = "GDN + PLE" if len(slots) > 2 else "GDN"

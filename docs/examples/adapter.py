@@ -11,11 +11,13 @@ has to be rewound: a correct, slow decoder to start an adapter of your own from.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.utils import load_model
+
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -27,7 +29,7 @@ class StepwiseRuntime:
         """The card; cases that need more than these capabilities are unsupported."""
         return Description(
             name="stepwise-example",
-            versions={"mlx": mx.__version__},
+            versions={"mlx": version("mlx")},
             capabilities=frozenset({Capability.STREAM, Capability.DRAFTS, Capability.LOGITS}),
             max_draft_tokens=8,
         )

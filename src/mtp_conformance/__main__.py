@@ -8,8 +8,7 @@ import sys
 
 from mtp_conformance.commands import diff, explain, probe, report, run, smoke
 from mtp_conformance.commands import list as list_
-from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.fixtures import RuntimeNameError
+from mtp_conformance.failure import RuntimeFailure, RuntimeNameError
 
 _EXAMPLES = """examples:
   mtp-conformance smoke --runtime my_adapter:make_runtime

@@ -30,10 +30,11 @@ def detailed(
         failure = replace(failure, ladder=ladder, margin=error.margin)
     if isinstance(error, RuntimeFailure):
         return replace(failure, stderr=error.stderr or None)
-    judged = isinstance(error, AssertionError) and oracles is not None and cell is not None
-    if judged and next(_counter) < _MINIMISED:
-        failure = replace(failure, minimal=minimise(oracles, cell))
-    return failure
+    if not isinstance(error, AssertionError) or oracles is None or cell is None:
+        return failure
+    if next(_counter) >= _MINIMISED:
+        return failure
+    return replace(failure, minimal=minimise(oracles, cell))
 
 
 def _located(failure: Failure, error: StateDiffers) -> Failure:

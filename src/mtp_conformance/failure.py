@@ -14,3 +14,7 @@ class RuntimeFailure(Exception):
         self.stderr = stderr
         tail = f"\nits stderr ended with:\n{stderr}" if stderr else ""
         super().__init__(message + tail)
+
+
+class RuntimeNameError(ValueError):
+    """A `--runtime` that names no factory; the message says what to give."""

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from mtp_conformance.adapters import builtin
-from mtp_conformance.failure import RuntimeFailure
+from mtp_conformance.failure import RuntimeFailure, RuntimeNameError
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.plugin import describe_runtime
 from mtp_conformance.process import ProcessRuntime, TimeLimits
@@ -19,10 +19,6 @@ from mtp_conformance.protocol import Description, Runtime
 
 OPEN_FACTOR = 5
 """How much longer than any other answer opening a model may take."""
-
-
-class RuntimeNameError(ValueError):
-    """A `--runtime` that names no factory; the message says what to give."""
 
 
 def load_runtime(name: str) -> Runtime:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 import mlx.core as mx
 import numpy as np
@@ -76,9 +77,14 @@ def _quantized(bits: int) -> Operation:
     return run
 
 
+def _first(draw: Draw) -> int:
+    """Position of the first row of a call."""
+    return cast("int", draw("first").item())
+
+
 def _attention(x: mx.array, draw: Draw) -> mx.array:
     """Row t sees the keys up to its own; a single row sees the same number of keys."""
-    length, first = x.shape[1], int(draw("first").item())
+    length, first = x.shape[1], _first(draw)
     keys, values = (draw(n, 1, _HEADS, _KEYS + 9, 64)[:, :, : first + length] for n in "kv")
     queries = x.reshape(1, length, _HEADS, 64).swapaxes(1, 2)
     out = mx.fast.scaled_dot_product_attention(
@@ -99,7 +105,7 @@ def _conv(x: mx.array, draw: Draw) -> mx.array:
 
 def _rope(x: mx.array, draw: Draw) -> mx.array:
     rows = x.reshape(1, x.shape[1], _HEADS, 64).swapaxes(1, 2)
-    offset = int(draw("first").item())
+    offset = _first(draw)
     turned = mx.fast.rope(rows, 64, traditional=False, base=1e4, scale=1.0, offset=offset)
     return turned.swapaxes(1, 2)
 

@@ -71,11 +71,31 @@ def _lines(
     yield Text(_time(seconds, profile))
     if report_line:
         yield Text(report_line)
-    failures = [result for result in results if result.failure is not None]
+    yield from _near_ties(results)
+    failures = sorted((result for result in results if result.failure is not None), key=_says_most)
     for result in failures[:_SHOWN_FAILURES]:
         yield from _failure_lines(result)
     if len(failures) > _SHOWN_FAILURES:
         yield Text(f"\nand {len(failures) - _SHOWN_FAILURES} more")
+
+
+def _says_most(result: Result) -> tuple[bool, bool, int]:
+    """Order of failures: what names a layer first, near-ties last, earlier rounds first."""
+    failure = result.failure
+    layer = None if failure is None else failure.layer
+    round_ = None if failure is None else failure.round
+    return result.verdict is Verdict.NEAR_TIE, layer is None, round_ or 0
+
+
+def _near_ties(results: Sequence[Result]) -> Iterable[Text]:
+    """Rate and severity of proven near-ties, where there are any."""
+    ties = [r for r in results if r.verdict is Verdict.NEAR_TIE]
+    if not ties:
+        return
+    streams = sum(_area(result) == "stream" for result in results)
+    margins = [abs(r.failure.margin or 0.0) for r in ties if r.failure is not None]
+    widest = max(margins, default=0.0)
+    yield Text(f"near-ties: {len(ties)} of {streams} streams, logits at most {widest:g} apart")
 
 
 def _report_line(report: Path | None, pages: Sequence[Path]) -> str:
@@ -138,7 +158,8 @@ def _time(seconds: float, profile: str) -> str:
     budget = BUDGETS.get(profile)
     if budget is None:
         return f"finished in {seconds:.1f} s"
-    return f"finished in {seconds:.1f} s (budget {budget} s on two cores for the {profile} profile)"
+    word = "within" if seconds <= budget else "OVER"
+    return f"finished in {seconds:.1f} s, {word} the {budget} s meant for {profile} on two cores"
 
 
 def _failure_lines(result: Result) -> Iterable[Text]:

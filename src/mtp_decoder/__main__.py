@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import logging
+import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +18,12 @@ from mtp_decoder.counters import PHASES, Counters
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import CheckpointError, DecoderError
 from mtp_decoder.generate import check_arguments, emit
-from mtp_decoder.qwen.load import load
+from mtp_decoder.qwen.load import load, read_config
 from mtp_decoder.rewind import Rewind
-from mtp_decoder.session import Session
+from mtp_decoder.session import Session, check_model
 from mtp_decoder.target import Head, Target
 
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _EXAMPLES = """examples:
   python -m mtp_decoder generate --model DIR --prompt "def fib(n):" --num-draft-tokens 3
   python -m mtp_decoder generate --model DIR --prompt - --rewind snapshot --json < prompt.txt
@@ -62,45 +64,68 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; returns 0, 2 for bad input, or 130 after Ctrl-C."""
+    """Run the command line.
+
+    Returns:
+        0; 2 for bad input; 130 after Ctrl-C; 141 when whatever reads the output has gone. The
+        last two are what a shell reports of a process ended by that signal.
+    """
     arguments = _parser().parse_args(argv)
     try:
-        return _generate(arguments)
+        code = _generate(arguments)
+        sys.stdout.flush()
     except DecoderError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Python flushes once more at exit; that must not meet the closed pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code
 
 
 def _generate(arguments: argparse.Namespace) -> int:
-    target, head = _load(arguments.model, arguments.loader)
-    k = arguments.num_draft_tokens
-    check_arguments(k, arguments.max_tokens, has_drafts=head is not None)
+    check_arguments(arguments.num_draft_tokens, arguments.max_tokens, has_drafts=True)
     tokenizer = _tokenizer(arguments.model)
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    session = Session(
+    prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
+    session = _session(arguments)
+    session.check_prompt(prompt)
+    ends = [] if arguments.ignore_eos else [(token,) for token in tokenizer.eos_token_ids]
+    emissions = emit(
+        session,
+        prompt,
+        num_draft_tokens=arguments.num_draft_tokens,
+        max_tokens=arguments.max_tokens,
+        stops=ends,
+    )
+    output = _Output(tokenizer, quiet=arguments.json)
+    start, interrupted = time.perf_counter(), False
+    try:
+        for token, _, _ in emissions:
+            output.add(token)
+    except KeyboardInterrupt:
+        interrupted = True
+    seconds = time.perf_counter() - start
+    output.finish()
+    _report(arguments.json, session.counters, len(prompt), output, seconds)
+    return 130 if interrupted else 0
+
+
+def _session(arguments: argparse.Namespace) -> Session:
+    k = arguments.num_draft_tokens
+    target, head = _load(arguments.model, arguments.loader)
+    check_arguments(k, arguments.max_tokens, has_drafts=head is not None)
+    return Session(
         target,
         head if k else None,
         rewind=arguments.rewind,
         head_rows=arguments.head_rows,
         prefill_step_size=arguments.prefill_step_size,
     )
-    prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
-    session.check_prompt(prompt)
-    ends = [] if arguments.ignore_eos else [(token,) for token in tokenizer.eos_token_ids]
-    emissions = emit(
-        session, prompt, num_draft_tokens=k, max_tokens=arguments.max_tokens, stops=ends
-    )
-    tokens: list[int] = []
-    start, interrupted = time.perf_counter(), False
-    try:
-        for segment in _segments(tokenizer, emissions, tokens):
-            if not arguments.json:
-                print(segment, end="", flush=True)
-    except KeyboardInterrupt:
-        interrupted = True
-    seconds = time.perf_counter() - start
-    _report(arguments.json, session.counters, prompt, tokens, seconds, tokenizer)
-    return 130 if interrupted else 0
 
 
 def _load(folder: Path, loader: str | None) -> tuple[Target, Head | None]:
@@ -113,18 +138,36 @@ def _load(folder: Path, loader: str | None) -> tuple[Target, Head | None]:
     except (ImportError, AttributeError, ValueError) as error:
         raise DecoderError(f"--loader {loader}: {error}; give package.module:function") from error
     try:
-        return cast("tuple[Target, Head | None]", read(folder))
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"{loader} cannot read {folder}: {error}") from error
+        found: object = read(folder)
+    except Exception as error:  # whatever a stranger's function raises
+        what = f"{type(error).__name__}: {error}"
+        raise CheckpointError(f"--loader {loader} cannot read {folder}: {what}") from error
+    if not isinstance(found, tuple) or len(cast("tuple[object, ...]", found)) != 2:
+        kind = type(cast("object", found)).__name__
+        raise DecoderError(f"--loader {loader} returned a {kind}, not (target, head or None)")
+    target, head = cast("tuple[Target, Head | None]", found)
+    try:
+        check_model(target, head)
+    except DecoderError as error:
+        raise DecoderError(f"--loader {loader} returned no (target, head): {error}") from error
+    return target, head
 
 
 def _tokenizer(folder: Path) -> Any:
-    """mlx-lm's tokenizer of the folder, ending where the model's config says."""
-    config = json.loads((folder / "config.json").read_text())
-    ends = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
+    """mlx-lm's tokenizer of the folder, ending where the model's config says.
+
+    The file is looked for here: transformers makes an empty tokenizer of a folder without one.
+    """
+    config = read_config(folder)
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise CheckpointError(f"{folder} has no tokenizer.json")
+    text_config = config.get("text_config")
+    inner = cast("dict[str, Any]", text_config) if isinstance(text_config, dict) else {}
+    ends = config.get("eos_token_id", inner.get("eos_token_id"))
+    logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
         return load_tokenizer(folder, eos_token_ids=ends)
-    except (ValueError, OSError, KeyError) as error:
+    except Exception as error:  # `tokenizers` raises plain Exception
         raise CheckpointError(f"{folder} has no usable tokenizer: {error}") from error
 
 
@@ -135,35 +178,51 @@ def _encode(tokenizer: Any, text: str, *, plain: bool) -> list[int]:
     return list(tokenizer.encode(text))
 
 
-def _segments(
-    tokenizer: Any, emissions: Iterator[tuple[int, Any, bool]], tokens: list[int]
-) -> Iterator[str]:
-    """Printable text of every emission; `tokens` receives the ids."""
-    detokenizer = tokenizer.detokenizer
-    detokenizer.reset()
-    for token, _, _ in emissions:
-        tokens.append(token)
-        detokenizer.add_token(token)
-        yield detokenizer.last_segment
-    detokenizer.finalize()
-    yield detokenizer.last_segment
+class _Output:
+    """The tokens so far, and their text, printed as it comes unless `quiet`.
+
+    An end of text is a token, and no text.
+    """
+
+    def __init__(self, tokenizer: Any, *, quiet: bool) -> None:
+        self.tokens: list[int] = []
+        self._tokenizer = tokenizer
+        self._detokenizer: Any = None if quiet else tokenizer.detokenizer
+
+    @property
+    def text(self) -> str:
+        """The text of all tokens so far."""
+        ends = self._tokenizer.eos_token_ids
+        return self._tokenizer.decode([token for token in self.tokens if token not in ends])
+
+    def add(self, token: int) -> None:
+        """Take one more token."""
+        self.tokens.append(token)
+        if self._detokenizer is not None and token not in self._tokenizer.eos_token_ids:
+            self._detokenizer.add_token(token)
+            self._print()
+
+    def finish(self) -> None:
+        """Print what the detokenizer still holds back."""
+        if self._detokenizer is not None:
+            self._detokenizer.finalize()
+            self._print()
+
+    def _print(self) -> None:
+        print(self._detokenizer.last_segment, end="", flush=True)
 
 
 def _report(
-    as_json: bool,
-    counters: Counters,
-    prompt: list[int],
-    tokens: list[int],
-    seconds: float,
-    tokenizer: Any,
+    as_json: bool, counters: Counters, prompt_tokens: int, output: _Output, seconds: float
 ) -> None:
+    tokens = output.tokens
     decoding = seconds - counters.seconds["prefill"]
     speed = max(0, len(tokens) - 1) / decoding if decoding > 0 else 0.0
     if as_json:
         record = {
-            "text": tokenizer.decode(tokens),
+            "text": output.text,
             "tokens": tokens,
-            "prompt_tokens": len(prompt),
+            "prompt_tokens": prompt_tokens,
             "tokens_per_second": speed,
             "rounds": counters.rounds,
             "drafted_by_depth": counters.drafted_by_depth,
@@ -172,7 +231,7 @@ def _report(
         }
         print(json.dumps(record))
         return
-    print(f"\n\n{len(prompt)} prompt tokens, {len(tokens)} tokens in {seconds:.2f} s")
+    print(f"\n\n{prompt_tokens} prompt tokens, {len(tokens)} tokens in {seconds:.2f} s")
     print(f"{speed:.1f} tokens/s after the prefill, {counters.rounds} rounds")
     depths = zip(counters.drafted_by_depth, counters.accepted_by_depth, strict=True)
     for depth, (drafted, accepted) in enumerate(depths, start=1):

@@ -63,6 +63,11 @@ def target_arrays(state: dict[str, mx.array]) -> dict[str, mx.array]:
     return {name: array for name, array in state.items() if not name.startswith("head.")}
 
 
+def head_rows(state: dict[str, mx.array]) -> dict[str, mx.array]:
+    """The arrays of the head's caches, without the hidden that waits at the frontier."""
+    return {n: a for n, a in state.items() if n.startswith("head.") and "frontier" not in n}
+
+
 def scripted(stream: Sequence[int], emitted: int, k: int, accepted: int) -> list[int]:
     """K drafts of which exactly the first `accepted` are what the stream says."""
     right = list(stream[emitted : emitted + accepted])

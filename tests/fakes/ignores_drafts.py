@@ -16,9 +16,10 @@ class PlainSession(BuiltinSession):
         del drafts
         return super().round(())
 
-    def generate(self, tokens: Sequence[int], **arguments: Any) -> Generated:
+    def generate(self, tokens: Sequence[int], *, max_tokens: int, **ignored: Any) -> Generated:
         """Decode plainly."""
-        return super().generate(tokens, **{**arguments, "num_draft_tokens": 0, "guess": None})
+        del ignored
+        return super().generate(tokens, num_draft_tokens=0, max_tokens=max_tokens)
 
 
 class IgnoresDrafts(BuiltinRuntime):

@@ -41,7 +41,7 @@ def test_a_log_gets_plain_lines() -> None:
         "| gdn   | 1/2 +1 unsupported |",
         "verdicts: 1 pass, 1 fail, 1 unsupported",
         "engagement: 1,000 drafted, 0 accepted, 2 rejected, 3 arrays compared",
-        "finished in 41.2 s (budget 90 s on two cores for the default profile)",
+        "finished in 41.2 s, within the 90 s meant for default on two cores",
         "report: out/report.jsonl",
         "fail: rewind.conv.b [gdn-k0]",
         "round 2, layer layers.1, component conv",

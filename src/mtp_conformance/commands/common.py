@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mtp_conformance.adapters import builtin
-from mtp_conformance.fixtures import load_runtime
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.process import ProcessRuntime, TimeLimits
 
@@ -35,13 +33,16 @@ def add_runtime_options(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def opened(arguments: argparse.Namespace) -> Iterator[Oracles]:
+def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
     """The oracles of the runtime the options name, over the zoo.
 
     Raises:
         RuntimeFailure: a process that cannot be talked to.
         RuntimeNameError: no such adapter.
     """
+    from mtp_conformance.adapters import builtin  # brings mlx-lm, which takes a second or two
+    from mtp_conformance.fixtures import load_runtime
+
     limits = TimeLimits(open=5 * arguments.time_limit, call=arguments.time_limit)
     process = None
     if arguments.runtime_cmd is None:

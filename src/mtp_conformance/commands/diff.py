@@ -2,12 +2,11 @@
 
 import argparse
 import sys
-from typing import TypeAlias
 
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.report import report_path
 from mtp_conformance.report import Report, ReportError, read_report
 
-_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 _EXAMPLES = """examples:
   mtp-conformance diff main/report.jsonl branch/report.jsonl
       name every verdict that changed, what got worse first, with its command
@@ -21,7 +20,7 @@ exit status: 0 nothing got worse; 1 a verdict got worse, or a result is gone who
 """
 
 
-def add_parser(subparsers: _Subparsers) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add ``diff`` to the command line."""
     parser = subparsers.add_parser(
         "diff",

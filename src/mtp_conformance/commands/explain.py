@@ -9,16 +9,13 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TypeAlias
 
 from mtp_conformance.case import Registration
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.explaining import Explanation, explain
 from mtp_conformance.report import Record, case_record
 from mtp_conformance.suite import SuiteError, load_cases, suite_root
 from mtp_conformance.toml_table import TomlError
-
-# argparse has no public name for what `add_subparsers` returns.
-_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 
 _EXAMPLES = """examples:
   mtp-conformance explain rewind.state.one-round
@@ -27,7 +24,7 @@ _EXAMPLES = """examples:
 _WIDTH = 100
 
 
-def add_parser(subparsers: _Subparsers) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "explain",

@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from mtp_conformance.case import Registration
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.explaining import cells_of
 from mtp_conformance.plugin import PROFILES
 from mtp_conformance.report import Record, case_record
@@ -16,8 +16,6 @@ from mtp_conformance.suite import SuiteError, case_file, load_cases, suite_root
 
 _ENDLESS = 10_000
 
-# argparse has no public name for what `add_subparsers` returns.
-_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 
 _EXAMPLES = """examples:
   mtp-conformance list
@@ -26,7 +24,7 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: _Subparsers) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "list",

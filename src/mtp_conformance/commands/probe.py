@@ -9,6 +9,7 @@ import mlx.core as mx
 from rich.console import Console
 from rich.table import Table
 
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import say
 from mtp_conformance.probe import WIDTHS, Probe, run_probe
 
@@ -19,7 +20,7 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "probe",

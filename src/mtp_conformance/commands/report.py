@@ -3,14 +3,13 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TypeAlias
 
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.report import ReportError, read_report
 
 _REPORT_NAME = "report.jsonl"
 _USAGE = """mtp-conformance report FILE [--out DIR]
        mtp-conformance report merge FILE [FILE ...] --out FILE"""
-_Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # pyright: ignore[reportPrivateUsage]
 _EXAMPLES = """examples:
   mtp-conformance report reports/conformance/report.jsonl
       check a report and write report.html, junit.xml, summary.md and badge.json beside it
@@ -24,7 +23,7 @@ exit status: 0 done; 2 a wrong argument, or a report that is refused, with the r
 """
 
 
-def add_parser(subparsers: _Subparsers) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add ``report`` to the command line."""
     parser = subparsers.add_parser(
         "report",

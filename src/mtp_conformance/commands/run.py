@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from mtp_conformance.case import Level
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened, say
 from mtp_conformance.plugin import PROFILES
 from mtp_conformance.report import Report, ReportError, read_report
@@ -45,7 +46,7 @@ exit codes: 0 all required cases pass; 1 one failed; 2 usage, runtime or file er
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "run",

@@ -7,6 +7,7 @@ import json
 
 import mlx.core as mx
 
+from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened
 from mtp_conformance.smoke import Status, smoke
 
@@ -17,7 +18,7 @@ _EXAMPLES = """examples:
 """
 
 
-def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_parser(subparsers: Subparsers) -> None:
     """Add the command."""
     parser = subparsers.add_parser(
         "smoke",

@@ -85,8 +85,7 @@ def _check_experts(path: Path, model: Any) -> None:
             name = str(dtype).removeprefix("mlx.core.")
             raise CheckpointError(
                 f"{path} has {name} experts, which mlx cannot multiply on the "
-                f"{mx.default_device().type.name} ({error}); use a GPU, a quantised checkpoint or "
-                "one converted with `mlx_lm.convert --dtype float32`"
+                f"{mx.default_device().type.name} ({error}); use a GPU, or weights in float32"
             ) from error
 
 

@@ -31,7 +31,7 @@ def cut_head(layers: Sequence[Layer], caches: Sequence[Any], length: int) -> Non
     half-way they need not agree.
     """
     for layer, cache in zip(layers, caches, strict=True):
-        if isinstance(cache, CacheList) and isinstance(layer, PooledLayer):
+        if isinstance(layer, PooledLayer):
             cut_pooled(cache, length, layer.pooled_ratio)
         else:
             cut_rows(cache, min(length, cache.offset))
