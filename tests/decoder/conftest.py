@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from mtp_decoder.qwen.load import Loaded, load
 from reference_models.checkpoint import read, write_zoo
 from reference_models.hybrid import HybridModel
 from reference_models.mtp import MTPHead
+from tests.decoder.command_line import CommandLine
 from tests.decoder.helpers import PROMPT, Plain
 
 mx.set_default_device(mx.cpu)
@@ -106,3 +108,19 @@ def fork(zoo: Zoo) -> Callable[..., Session]:
         return session
 
     return make
+
+
+@pytest.fixture
+def generate(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Return a function that runs `python -m mtp_decoder generate` on a folder."""
+    return CommandLine(capsys)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, checkpoint: Callable[..., Path]) -> Callable[..., Path]:
+    """Return a function that copies a zoo model's checkpoint, to be taken apart."""
+
+    def copy(name: str, dtype: mx.Dtype = mx.float32) -> Path:
+        return Path(shutil.copytree(checkpoint(name, dtype), tmp_path / name))
+
+    return copy

@@ -1,8 +1,11 @@
 """Generation: what is yielded, as in mlx-lm."""
 
+from collections.abc import Callable
 from itertools import islice
+from typing import Any
 
 import mlx.core as mx
+import numpy as np
 import pytest
 
 from mtp_conformance.exactness import bits_equal
@@ -10,6 +13,14 @@ from mtp_decoder import Session, generate_step
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, VOCABULARY
 from tests.models.helpers import number
+
+FORMS: dict[str, Callable[[list[int]], Any]] = {
+    "list": list,
+    "tuple": tuple,
+    "mx.array": mx.array,
+    "np.int64": lambda tokens: np.array(tokens, np.int64),
+    "list of np.int64": lambda tokens: list(np.array(tokens, np.int64)),
+}
 
 
 @pytest.mark.parametrize("k", [0, 3])
@@ -38,12 +49,11 @@ def test_the_token_is_the_likeliest(zoo: Zoo) -> None:
     assert [token for token, *_ in emitted] == [number(row.argmax()) for _, row, _ in emitted]
 
 
-@pytest.mark.parametrize("form", ["list", "tuple", "array"])
+@pytest.mark.parametrize("form", FORMS)
 def test_forms_of_a_prompt(zoo: Zoo, form: str) -> None:
-    """A prompt is a list, a tuple or an array of token ids."""
-    prompt = {"list": list(PROMPT), "tuple": tuple(PROMPT), "array": mx.array(PROMPT)}[form]
+    """A prompt is any sequence or array of token ids, MLX's or NumPy's."""
     target, head = zoo("gdn")
-    emitted = islice(generate_step(prompt, target, head), 3)
+    emitted = islice(generate_step(FORMS[form](PROMPT), target, head), 3)
     expected = islice(generate_step(list(PROMPT), target, head), 3)
     assert [token for token, *_ in emitted] == [token for token, *_ in expected]
 

@@ -1,7 +1,6 @@
 """Opening a Qwen checkpoint folder: target, head, shards."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,16 +16,6 @@ from tests.decoder.helpers import PROMPT
 from tests.models.helpers import load_file, save_file
 
 MODELS = ("gdn", "gdn-moe", "gdn-next", "gdn-mtp2")
-
-
-@pytest.fixture
-def folder(tmp_path: Path, checkpoint: Callable[..., Path]) -> Callable[[str], Path]:
-    """Return a function that copies a zoo model's checkpoint, to be taken apart."""
-
-    def copy(name: str) -> Path:
-        return Path(shutil.copytree(checkpoint(name), tmp_path / name))
-
-    return copy
 
 
 def _shard(folder: Path) -> None:

@@ -14,6 +14,15 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"stop_sequences": [[1], []]}, "a stop sequence is empty"),
     ({"prefill_step_size": 0}, "prefill_step_size must be at least 1, not 0"),
     ({"prefill_step_size": -3}, "prefill_step_size must be at least 1, not -3"),
+    ({"prefill_step_size": 2.5}, "prefill_step_size must be a whole number: 'float'"),
+    ({"num_draft_tokens": 2.5}, "num_draft_tokens must be a whole number: 'float'"),
+    ({"num_draft_tokens": "2"}, "num_draft_tokens must be a whole number: 'str'"),
+    ({"max_tokens": 2.5}, "max_tokens must be a whole number: 'float'"),
+    ({"eos_token_ids": 256}, "eos_token_ids is a list of token ids"),
+    ({"eos_token_ids": [[256]]}, "eos_token_ids is a list of token ids"),
+    ({"eos_token_ids": ["</s>"]}, "eos_token_ids is a list of token ids"),
+    ({"stop_sequences": [1, 2]}, "stop_sequences a list of lists of token ids"),
+    ({"stop_sequences": ["ab"]}, "stop_sequences a list of lists of token ids"),
 ]
 
 

@@ -38,6 +38,18 @@ def test_a_session_needs_a_possible_number(
     assert len(session.round(2).drafts) == 2
 
 
+@pytest.mark.parametrize("step", ["draft", "round"])
+def test_a_number_that_is_not_whole(decoding: Callable[..., Decoding], step: str) -> None:
+    """Half a draft is refused, and opens no round."""
+    session, cache, *_ = decoding("flash-next")
+    with (
+        untouched(cache),
+        pytest.raises(DecoderError, match="num_draft_tokens must be a whole number: 'float'"),
+    ):
+        getattr(session, step)(2.5)
+    assert len(session.round(2).drafts) == 2
+
+
 @pytest.mark.parametrize("step", ["inject", "verify"])
 def test_too_many_given_drafts(decoding: Callable[..., Decoding], step: str) -> None:
     """More given drafts than a round may hold are refused."""

@@ -1,7 +1,10 @@
 """Refused input: token ids."""
 
 from collections.abc import Callable
+from typing import Any
 
+import mlx.core as mx
+import numpy as np
 import pytest
 
 from mtp_decoder import DecoderError, Session, generate_step
@@ -56,6 +59,42 @@ def test_a_prefill_token_outside_the_vocabulary(
     with untouched(cache), pytest.raises(DecoderError, match=f"the prompt: token {token} is"):
         session.prefill([1, token])
     assert len(session.prefill([1]).tokens) == 1
+
+
+@pytest.mark.parametrize("drafts", [[1.5], [[1, 2]], ["a"], 5, "ab"])
+@pytest.mark.parametrize("step", ["inject", "verify"])
+def test_drafts_that_are_no_tokens(
+    decoding: Callable[..., Decoding], step: str, drafts: Any
+) -> None:
+    """Drafts that are no flat sequence of whole numbers are refused, and open no round."""
+    session, cache, *_ = decoding("flash-next")
+    with untouched(cache), pytest.raises(DecoderError, match="the drafts must be "):
+        getattr(session, step)(drafts)
+    assert len(session.round(2).drafts) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("def f(x):", "must be token ids, not text: encode it with a tokenizer"),
+        (b"def", "must be token ids, not text"),
+        ([PROMPT], "must be a flat sequence of token ids: 'list'"),
+        (mx.array([PROMPT]), "must be a flat sequence of token ids: 'list'"),
+        (np.array([PROMPT]), "must be a flat sequence of token ids"),
+        ([1.0, 2.0], "must be a flat sequence of token ids: 'float'"),
+        (mx.array([1.0, 2.0]), "must be a flat sequence of token ids: 'float'"),
+        (mx.array(3), "must be a flat sequence of token ids: 'int'"),
+        (7, "must be a flat sequence of token ids: 'int'"),
+        ("", "must be token ids, not text"),
+    ],
+)
+def test_a_prompt_that_is_no_tokens(
+    decoding: Callable[..., Decoding], prompt: Any, message: str
+) -> None:
+    """A prompt that is no flat sequence of whole numbers is refused at the call."""
+    _, cache, target, head = decoding("flash-next")
+    with untouched(cache), pytest.raises(DecoderError, match=f"the prompt {message}"):
+        generate_step(prompt, target, head, prompt_cache=cache)
 
 
 def test_an_empty_prompt(decoding: Callable[..., Decoding]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.process import ProcessRuntime, TimeLimits
+from mtp_conformance.suite import suite_root
 
 
 def add_runtime_options(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
         RuntimeFailure: a process that cannot be talked to.
         RuntimeNameError: no such adapter.
     """
+    sys.path.insert(0, str(suite_root()))  # for reference_models
     from mtp_conformance.adapters import builtin  # brings mlx-lm, which takes a second or two
     from mtp_conformance.fixtures import load_runtime
 
