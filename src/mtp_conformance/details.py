@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
-from itertools import count
 
 from mtp_conformance.case import Cell
 from mtp_conformance.exactness import StateDiffers
@@ -11,12 +11,13 @@ from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.minimise import minimise
 from mtp_conformance.near_tie import StreamDiffers
 from mtp_conformance.oracles import Oracles
-from mtp_conformance.report import Failure, Rung
+from mtp_conformance.report import Failure, Minimal, Rung
 from mtp_conformance.verdict import NearTie
 
-_MINIMISED = 3
-"""Failures a process minimises; the rest would only say the same more slowly."""
-_counter = count()
+SECONDS = 60.0
+"""Longest a process spends on minimising, all failures together."""
+_found: dict[tuple[str | None, ...], Minimal | None] = {}
+_spent = [0.0]
 
 
 def detailed(
@@ -32,9 +33,17 @@ def detailed(
         return replace(failure, stderr=error.stderr or None)
     if not isinstance(error, AssertionError) or oracles is None or cell is None:
         return failure
-    if next(_counter) >= _MINIMISED:
-        return failure
-    return replace(failure, minimal=minimise(oracles, cell))
+    return replace(failure, minimal=_minimal(oracles, cell))
+
+
+def _minimal(oracles: Oracles, cell: Cell) -> Minimal | None:
+    """The smallest failing round of the cell's model, data type and strategy, sought once."""
+    key = (cell.model, cell.dtype, cell.strategy)
+    if key not in _found and _spent[0] < SECONDS:
+        start = time.monotonic()
+        _found[key] = minimise(oracles, cell)
+        _spent[0] += time.monotonic() - start
+    return _found.get(key)
 
 
 def _located(failure: Failure, error: StateDiffers) -> Failure:

@@ -35,8 +35,7 @@ def minimise(oracles: Oracles, cell: Cell) -> Minimal | None:
     if not oracles.runtime.offers(Capability.STATE, Capability.DRAFTS):
         return None
     end = time.monotonic() + SECONDS
-    deepest = min(cell.k or _DEEPEST, _DEEPEST)
-    for k in range(1, deepest + 1):
+    for k in range(1, _DEEPEST + 1):
         for accepted in range(k + 1):
             for length in _PROMPT_LENGTHS:
                 if time.monotonic() > end:

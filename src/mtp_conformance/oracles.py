@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ TIE_FREE_GAP = 1e-3
 _TIE_FREE_TOKENS = 16
 _GROUPS_KEPT = 4
 _DRAWS = (0, 7, 19)
+_DRAW_LENGTH = 11
 
 
 @dataclass(frozen=True)
@@ -175,8 +176,14 @@ class Oracles:
             self._exact[name] = all(self._draw_is_exact(key, start, k) for start in _DRAWS)
         return self._exact[name]
 
+    def draws(self, cell: Cell) -> Iterator[Group]:
+        """Three groups of a cell's model and data type, for what one input would not prove."""
+        self.group(cell)
+        for start in _DRAWS:
+            yield self._find(_drawn(key_of(cell), start))
+
     def _draw_is_exact(self, key: GroupKey, start: int, k: int) -> bool:
-        group = self._find(key._replace(prompt_length=11, start=start))
+        group = self._find(_drawn(key, start))
         block = group.prefilled(Options()).round(group.drafts(1, k, k)).logits
         assert block is not None
         rows = [bits_equal(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
@@ -212,6 +219,10 @@ class Oracles:
                 pair = ({"logits": group.plain_logits(n)} for group in (second, first))
                 compared += require_equal(*pair, what=what)
         return compared
+
+
+def _drawn(key: GroupKey, start: int) -> GroupKey:
+    return key._replace(prompt_length=_DRAW_LENGTH, start=start)
 
 
 def key_of(cell: Cell) -> GroupKey:

@@ -9,6 +9,7 @@ writes ``report.jsonl`` and prints the summary.
 import contextlib
 import os
 import shlex
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
@@ -54,6 +55,8 @@ from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 PROFILES = ("default", "gate", "full", "smoke")
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"
+SETTINGS = "pytest_settings.toml"
+"""The file the command line gives pytest in place of a project's own settings."""
 _PHASES = ("setup", "call", "teardown")
 
 _witness_key = pytest.StashKey[Witness]()
@@ -458,20 +461,38 @@ def _message(outcome: _Outcome) -> str:
 
 
 def _command(item: pytest.Item) -> str:
-    """The command that runs this one cell again."""
-    options = f"--profile {item.config.getoption('profile')}"
-    runtime = cast("str", item.config.getoption("runtime"))
-    if runtime != "builtin":
-        options += f" --runtime {shlex.quote(runtime)}"
-    command = cast("str | None", item.config.getoption("runtime_cmd"))
-    if command is not None:
-        options += f" --runtime-cmd {shlex.quote(command)}"
-    strategies = cast("str | None", item.config.getoption("strategies"))
-    if strategies is not None:
-        options += f" --strategies {shlex.quote(strategies)}"
+    """The command that runs this one cell again, in the way this run was started."""
+    registration, callspec = _registration(item), getattr(item, "callspec", None)
+    words = _options(item.config)
+    if item.config.inipath is not None and item.config.inipath.name == SETTINGS:
+        assert registration is not None
+        chosen = ["--case", registration.case.id]
+        if callspec is not None:
+            chosen += ["-k", f"[{callspec.id}]"]
+        return shlex.join(["mtp-conformance", "run", *chosen, *words, "-n", "0"])
+    if item.config.getoption("strategies") is not None:
+        words += ["--strategies", cast("str", item.config.getoption("strategies"))]
     if item.config.pluginmanager.hasplugin("xdist"):
-        options += " -n 0"
-    return f"python -m pytest {shlex.quote(_node_id(item))} {options}"
+        words += ["-n", "0"]
+    return shlex.join([_python(), "-m", "pytest", _node_id(item), *words])
+
+
+def _options(config: pytest.Config) -> list[str]:
+    """What the same cell needs besides its name."""
+    words = ["--profile", cast("str", config.getoption("profile"))]
+    runtime = cast("str", config.getoption("runtime"))
+    command = cast("str | None", config.getoption("runtime_cmd"))
+    if runtime != "builtin":
+        words += ["--runtime", runtime]
+    if command is not None:
+        words += ["--runtime-cmd", command]
+    return words
+
+
+def _python() -> str:
+    """This interpreter as a person in the current folder would name it."""
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else "python"
 
 
 def _node_id(item: pytest.Item) -> str:

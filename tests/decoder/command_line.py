@@ -28,7 +28,8 @@ class CommandLine:
         """Run it to its end."""
         self._capsys.readouterr()
         code = main(["generate", "--model", str(folder), "--prompt", prompt, *options])
-        return Done(code, *self._capsys.readouterr())
+        printed = self._capsys.readouterr()
+        return Done(code, printed.out, printed.err)
 
     def refused(self, folder: Path, *options: str) -> str:
         """Demand exit code 2 and nothing but one line of error; returns that line."""

@@ -39,6 +39,16 @@ def test_after_the_prompt(zoo: Zoo, name: str) -> None:
     assert pending([*arrays_of(cache), done.logits, done.logprobs]) == 0
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_after_the_prompt_whatever_is_sampled(zoo: Zoo, name: str) -> None:
+    """The same holds with a sampler that looks at nothing, and so evaluates nothing."""
+    target, head = zoo(name)
+    cache = make_prompt_cache(target, head)
+    session = Session(target, head, prompt_cache=cache, sampler=lambda _: mx.array([5]))
+    done = session.prefill(PROMPT)
+    assert pending([*arrays_of(cache), done.logits, done.logprobs]) == 0
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("name", MODELS)

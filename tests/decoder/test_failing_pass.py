@@ -11,8 +11,16 @@ from reference_models.hybrid import HybridLayer, LinearLayer
 from tests.decoder.conftest import Decoding, Zoo
 from tests.decoder.helpers import STRATEGIES, PlantedError, fail
 
-DEPTHS = {"window": 3, "ple": 4, "qsa": 4, "flash-next": 4}
-LAYERS = [(name, index) for name, depth in DEPTHS.items() for index in range(depth)]
+# Every kind of layer, first, in the middle and last: ring, recurrence, keys, PLE, pooled keys.
+LAYERS = [
+    ("window", 0),
+    ("window", 1),
+    ("window", 2),
+    ("ple", 2),
+    ("qsa", 1),
+    ("flash-next", 2),
+    ("flash-next", 3),
+]
 
 
 def _plant(patch: pytest.MonkeyPatch, layer: Any, place: str) -> None:

@@ -12,7 +12,7 @@ from tests.decoder.helpers import PROMPT, STRATEGIES, Plain, Source
 MODELS = ("window", "flash-next")
 
 
-@pytest.mark.parametrize("k", range(9))
+@pytest.mark.parametrize("k", [0, 1, 2, 3, 8])
 @pytest.mark.parametrize("name", MODELS)
 def test_half_right_drafts(zoo: Zoo, plain: Callable[..., Plain], name: str, k: int) -> None:
     """Tokens with K drafts a round, some right and some wrong, are those without."""
@@ -29,7 +29,7 @@ def test_half_right_drafts(zoo: Zoo, plain: Callable[..., Plain], name: str, k: 
     assert [token for token, *_ in emitted] == expected
 
 
-@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("k", [1, 3, 8])
 def test_drafts_of_the_head(zoo: Zoo, plain: Callable[..., Plain], k: int) -> None:
     """Tokens with the head's own drafts are those without."""
     emitted = generate_step(PROMPT, *zoo("gdn-mtp2"), num_draft_tokens=k, max_tokens=10)

@@ -75,7 +75,7 @@ def _in_mlx_layout(name: str, array: mx.array) -> mx.array:
     return array + 1.0 if about_zero or "pre_fc_norm" in name else array
 
 
-@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("k", [1, 4])
 @pytest.mark.parametrize("name", MODELS)
 def test_tokens(
     qwen: Callable[[str], Loaded], runs: Callable[[str], Plain], name: str, k: int

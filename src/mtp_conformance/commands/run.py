@@ -6,25 +6,24 @@ import argparse
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 from mtp_conformance.case import Level
 from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened, say
-from mtp_conformance.plugin import PROFILES
+from mtp_conformance.plugin import PROFILES, SETTINGS
 from mtp_conformance.report import Report, ReportError, read_report
 from mtp_conformance.suite import suite_root
 from mtp_conformance.verdict import Verdict
 
 PASSED, FAILED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
+_NOTHING = 5  # pytest's exit code when nothing was selected
 _BAD = {Verdict.FAIL, Verdict.ERROR, Verdict.XPASS}
 _OPEN = {Verdict.INCONCLUSIVE, Verdict.NEAR_TIE}
-_SETTINGS = Path(__file__).parents[1] / "pytest_settings.toml"
+_SETTINGS = Path(__file__).parents[1] / SETTINGS
 _PASSED_ON = (
     "profile",
     "device",
@@ -56,7 +55,13 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_runtime_options(parser)
     add = parser.add_argument
-    add("--out", type=Path, metavar="DIR", help="where the report goes (a temporary folder)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        default=Path("reports/mtp-conformance"),
+        help="where the report goes (reports/mtp-conformance)",
+    )
     add("--profile", choices=PROFILES, default="default")
     add("--shard", metavar="I/N", help="run the I-th of N parts; join with `report merge`")
     add("--case", metavar="ID", action="append", default=[], help="only this case; repeatable")
@@ -76,14 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     root = suite_root()
     with opened(arguments) as oracles:  # a runtime that does not answer is said at once
         arguments.strategies = ",".join(oracles.description.strategies)
-    scratch = None
-    if arguments.out is None:
-        arguments.out = Path(scratch := tempfile.mkdtemp(prefix="mtp-report-"))
-    try:
-        return _judge(arguments, root)
-    finally:
-        if scratch is not None:
-            shutil.rmtree(scratch, ignore_errors=True)
+    return _judge(arguments, root)
 
 
 def _judge(arguments: argparse.Namespace, root: Path) -> int:
@@ -99,7 +97,8 @@ def _judge(arguments: argparse.Namespace, root: Path) -> int:
     try:
         report = read_report(out / "report.jsonl")
     except (ReportError, OSError) as error:
-        say(f"error: no complete report ({error}); pytest ended with {done.returncode}")
+        why = "no cell was selected" if done.returncode == _NOTHING else str(error)
+        say(f"error: no complete report: {why} (pytest ended with {done.returncode})")
         return UNUSABLE
     code = exit_code(report)
     if code == PASSED and done.returncode == FAILED:

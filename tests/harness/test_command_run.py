@@ -1,0 +1,55 @@
+"""`mtp-conformance run` judges a runtime in a pytest of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CASE = ["--case", "rewind.state.one-round", "-k", "[attn-tape-k3-a1-bfloat16-p2]", "-n", "0"]
+
+
+def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mtp_conformance", "run", "--profile", "smoke", *words]
+    return subprocess.run(
+        [*command, "--out", str(folder)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+
+def test_right_decoder(tmp_path: Path) -> None:
+    """The builtin decoder passes, exits with 0 and leaves the report and its pages."""
+    done = _run(tmp_path, *CASE, "--json")
+    assert (done.returncode, json.loads(done.stdout)["counts"]) == (0, {"pass": 1})
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "report.jsonl",
+        "report.html",
+        "junit.xml",
+    }
+
+
+def test_wrong_decoder(tmp_path: Path) -> None:
+    """A wrong runtime fails with 1, and its failure carries a command and a minimal round."""
+    done = _run(tmp_path, *CASE, "--runtime", "tests.fakes.always_wrong:AlwaysWrong")
+    records = map(json.loads, (tmp_path / "report.jsonl").read_text().splitlines())
+    failure = next(record["failure"] for record in records if record["type"] == "result")
+    assert done.returncode == 1
+    assert failure["command"].startswith("mtp-conformance run --case rewind.state.one-round")
+    assert failure["minimal"] == {"prompt_length": 1, "k": 1, "rounds": [[1, 0]]}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--runtime", "no.such.module:make"], "No module named 'no"),
+        (["--runtime-cmd", "no-such-program"], "cannot start 'no-such-program'"),
+        (["--case", "no.such.case"], "there is no case no.such.case"),
+        (["-k", "nothing-like-this"], "no cell was selected"),
+    ],
+)
+def test_unusable(tmp_path: Path, words: list[str], said: str) -> None:
+    """What cannot be run exits with 2 and says why."""
+    done = _run(tmp_path, *words, "-n", "0")
+    assert done.returncode == 2
+    assert said in done.stdout + done.stderr

@@ -1,0 +1,41 @@
+"""Smoke finds what is wrong with an adapter and says what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from mtp_conformance import Oracles
+from mtp_conformance.adapters.builtin import make_runtime, zoo_materials
+from mtp_conformance.protocol import Runtime
+from mtp_conformance.smoke import Check, Status, smoke
+from tests.fakes.claims_state import ClaimsState
+from tests.fakes.ignores_drafts import IgnoresDrafts
+from tests.fakes.lies_about_k import LiesAboutK
+from tests.fakes.live_views import LiveViews
+from tests.fakes.shares_forks import SharesForks
+
+
+def _wrong(runtime: Runtime, folder: Path) -> dict[str, str]:
+    checks: list[Check] = list(smoke(Oracles(runtime, zoo_materials(folder)), "gdn"))
+    return {check.name: check.advice for check in checks if check.status is Status.WRONG}
+
+
+def test_builtin_is_fit(tmp_path: Path) -> None:
+    """Nothing is wrong with the builtin runtime."""
+    assert _wrong(make_runtime(), tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "check", "advice"),
+    [
+        (LiveViews, "state is a copy", "must return copies"),
+        (SharesForks, "a fork is independent", "advancing a fork changed"),
+        (IgnoresDrafts, "drafts are injected", "must verify the drafts it is given"),
+        (IgnoresDrafts, "generate drafts", "drafted nothing"),
+        (LiesAboutK, "drafts are injected", "logits are (2, 260), not (3, 260)"),
+        (ClaimsState, "open and prefill", "state has no array"),
+    ],
+)
+def test_fake_is_found(runtime: type[Runtime], check: str, advice: str, tmp_path: Path) -> None:
+    """The check that is wrong names what to mend."""
+    assert advice in _wrong(runtime(), tmp_path)[check]
