@@ -25,29 +25,30 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Wherever a stop falls in an accepted block, nothing after it is emitted or cached."""
     oracles.need(Capability.STREAM, Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
+    options, view = oracles.prefill_like(cell)
     k = cell.k or 0
-    oracles.need_exact(group, k)
-    stream = group.stream(2 * k + 4)
-    for index in range(2 * k + 3):
-        for length in (1, 2):
-            stop = stream[max(0, index + 1 - length) : index + 1]
-            due = stream[: _first_end(stream, stop)]
-            session = group.open(oracles.options(cell, head_rows="target"))
-            made = session.generate(
-                group.prompt,
-                num_draft_tokens=k,
-                max_tokens=2 * k + 4,
-                eos_token_ids=stop if length == 1 else (),
-                stop_sequences=[stop] if length == 2 else (),
-                guess=stream,
-            )
-            compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")
-            compared += require_equal(
-                session.state(),
-                group.direct_state(len(due) - 1),
-                what=f"one prefill over {len(due)} emitted tokens but the last",
-            )
-            witness.add(compared=compared, inside=int(0 < len(due) - 1 < k), **made.engagement)
+    with oracles.bits_against_steps(group, k):
+        stream = group.stream(2 * k + 4)
+        for index in range(2 * k + 3):
+            for length in (1, 2):
+                stop = stream[max(0, index + 1 - length) : index + 1]
+                due = stream[: _first_end(stream, stop)]
+                session = group.open(options)
+                made = session.generate(
+                    group.prompt,
+                    num_draft_tokens=k,
+                    max_tokens=2 * k + 4,
+                    eos_token_ids=stop if length == 1 else (),
+                    stop_sequences=[stop] if length == 2 else (),
+                    guess=stream,
+                )
+                compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")
+                compared += require_equal(
+                    view(session.state()),
+                    view(group.direct_state(len(due) - 1)),
+                    what=f"one prefill over {len(due)} emitted tokens but the last",
+                )
+                witness.add(compared=compared, inside=int(0 < len(due) - 1 < k), **made.engagement)
     witness.require(accepted=k, inside=1)
 
 

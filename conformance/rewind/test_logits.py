@@ -19,15 +19,15 @@ def test_next_logits(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.LOGITS, Capability.DRAFTS)
     group = oracles.group(cell)
     k, accepted = cell.k or 0, cell.accepted or 0
-    oracles.need_exact(group, k)
     session, outcome = group.rewound(oracles.options(cell).strategy, k, accepted)
     following = session.fork().round(())
-    compared = require_equal(
-        logits_of(following.logits),
-        {"logits": group.plain_logits(accepted + 2)},
-        what="the K=0 run",
-        round=2,
-    )
+    with oracles.bits_against_steps(group, k):
+        compared = require_equal(
+            logits_of(following.logits),
+            {"logits": group.plain_logits(accepted + 2)},
+            what="the K=0 run",
+            round=2,
+        )
     witness.add(
         drafted=k, accepted=outcome.accepted, rejected=k - outcome.accepted, compared=compared
     )

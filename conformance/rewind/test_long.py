@@ -37,26 +37,27 @@ def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """
     oracles.need(Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
+    options, view = oracles.prefill_like(cell)
     oracles.need_depth(DEEPEST)
-    oracles.need_exact(group, DEEPEST)
-    chance = random.Random(cell.id)
-    session = group.prefilled(oracles.options(cell, head_rows="target"))
-    emitted = 1
-    for number in range(1, ROUNDS + 1):
-        k = chance.randint(0, DEEPEST)
-        accepted = chance.randint(0, k)
-        outcome = session.round(group.drafts(emitted, k, accepted))
-        due = group.stream(emitted + accepted + 1)[emitted:]
-        require_emitted(outcome, due, round=number)
-        emitted += accepted + 1
-        witness.add(drafted=k, accepted=accepted, rejected=k - accepted)
-        if number % CHECKED_EVERY == 0:
-            state, plain = (
-                target_arrays(s) for s in (session.state(), group.plain_state(emitted - 1))
-            )
-            compared = require_equal(state, plain, what="the K=0 run", round=number)
-            witness.add(compared=compared)
-    what = "one prefill over all tokens"
-    direct = group.direct_state(emitted - 1)
-    witness.add(compared=require_equal(session.state(), direct, what=what, round=ROUNDS))
+    with oracles.bits_against_steps(group, DEEPEST):
+        chance = random.Random(cell.id)
+        session = group.prefilled(options)
+        emitted = 1
+        for number in range(1, ROUNDS + 1):
+            k = chance.randint(0, DEEPEST)
+            accepted = chance.randint(0, k)
+            outcome = session.round(group.drafts(emitted, k, accepted))
+            due = group.stream(emitted + accepted + 1)[emitted:]
+            require_emitted(outcome, due, round=number)
+            emitted += accepted + 1
+            witness.add(drafted=k, accepted=accepted, rejected=k - accepted)
+            if number % CHECKED_EVERY == 0:
+                state, plain = (
+                    target_arrays(s) for s in (session.state(), group.plain_state(emitted - 1))
+                )
+                compared = require_equal(state, plain, what="the K=0 run", round=number)
+                witness.add(compared=compared)
+        what = "one prefill over all tokens"
+        direct = view(group.direct_state(emitted - 1))
+        witness.add(compared=require_equal(view(session.state()), direct, what=what, round=ROUNDS))
     witness.require(accepted=ROUNDS // 10, rejected=ROUNDS // 10)

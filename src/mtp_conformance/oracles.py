@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from mtp_conformance.case import Cell
 from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.exactness import bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.group import Group, GroupKey
+from mtp_conformance.group import Group, GroupKey, State, target_arrays
 from mtp_conformance.protocol import Capability, Options, Runtime
 from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Inconclusive, Unsupported
 
+Groups = OrderedDict[GroupKey, Group]
 TIE_FREE_GAP = 1e-3
 """Scores at the cut further apart than this are no tie in any of the data types used."""
 _TIE_FREE_TOKENS = 16
@@ -55,7 +57,8 @@ class Oracles:
         self.runtime = CheckedRuntime(runtime)
         self.description = self.runtime.description
         self._materials = materials
-        self._groups: OrderedDict[GroupKey, Group] = OrderedDict()
+        self._groups: Groups = OrderedDict()
+        self._drawn: Groups = OrderedDict()
         self._generation = self.runtime.generation
         self._deterministic: set[tuple[str | None, str | None]] = set()
         self._tie_free: dict[GroupKey, int] = {}
@@ -81,7 +84,7 @@ class Oracles:
             most = self.description.max_draft_tokens
             raise Unsupported(f"{self.description.name} drafts at most {most} tokens, not {k}")
 
-    def options(self, cell: Cell, *, head_rows: str = "draft") -> Options:
+    def options(self, cell: Cell, *, head_rows: str = "") -> Options:
         """How the sessions of a cell decode.
 
         Raises:
@@ -90,7 +93,20 @@ class Oracles:
         strategy = cell.strategy or ""
         if strategy and strategy not in self.description.strategies:
             raise Unsupported(f"{self.description.name} has no strategy {strategy}")
+        head_rows = head_rows or self.description.head_rows[0]
+        if head_rows not in self.description.head_rows:
+            raise Unsupported(f"{self.description.name} makes no head rows from {head_rows}")
         return Options(strategy=strategy, head_rows=head_rows)
+
+    def prefill_like(self, cell: Cell) -> tuple[Options, Callable[[State], State]]:
+        """Options under which a state is that of a prefill over the same tokens, and its part.
+
+        With head rows from target residuals that is the whole state; for a runtime that makes
+        them otherwise, the target's arrays.
+        """
+        if "target" in self.description.head_rows:
+            return self.options(cell, head_rows="target"), lambda state: state
+        return self.options(cell), target_arrays
 
     def group(self, cell: Cell, *, tie_free: bool = False) -> Group:
         """The group of a cell; the model's determinism control comes first.
@@ -115,21 +131,23 @@ class Oracles:
         key = key_of(cell)
         return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
-    def _find(self, key: GroupKey) -> Group:
+    def _find(self, key: GroupKey, groups: Groups | None = None) -> Group:
+        groups = self._groups if groups is None else groups
         if self.runtime.generation != self._generation:
-            self._groups.clear()  # sessions of a process that is gone
+            self.forget()  # sessions of a process that is gone
+        if key not in groups:
+            groups[key] = self.fresh_group(key)
             self._generation = self.runtime.generation
-        if key not in self._groups:
-            self._groups[key] = self.fresh_group(key)
-            self._generation = self.runtime.generation
-        self._groups.move_to_end(key)
-        while len(self._groups) > _GROUPS_KEPT:
-            self._groups.popitem(last=False)
-        return self._groups[key]
+        groups.move_to_end(key)
+        while len(groups) > _GROUPS_KEPT:
+            groups.popitem(last=False)
+        return groups[key]
 
     def forget(self) -> None:
         """Drop every group: what they hold may be broken."""
         self._groups.clear()
+        self._drawn.clear()
+        self._generation = self.runtime.generation
 
     def fresh_group(self, key: GroupKey) -> Group:
         """A group that shares nothing with any other."""
@@ -180,26 +198,38 @@ class Oracles:
         """Three groups of a cell's model and data type, for what one input would not prove."""
         self.group(cell)
         for start in _DRAWS:
-            yield self._find(_drawn(key_of(cell), start))
+            yield self._draw(key_of(cell), start)
+
+    def _draw(self, key: GroupKey, start: int) -> Group:
+        """A drawn group; these are kept apart, so that they push no cell's group out."""
+        return self._find(_drawn(key, start), self._drawn)
 
     def _draw_is_exact(self, key: GroupKey, start: int, k: int) -> bool:
-        group = self._find(_drawn(key, start))
+        group = self._draw(key, start)
         block = group.prefilled(Options()).round(group.drafts(1, k, k)).logits
         assert block is not None
         rows = [bits_equal(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
         return not any(rows)
 
-    def need_exact(self, group: Group, k: int) -> None:
-        """Refuse a claim of bits against one-row steps where the runtime rounds otherwise.
+    @contextmanager
+    def bits_against_steps(self, group: Group, k: int) -> Generator[None]:
+        """Enclose a claim of bits against one-row steps.
+
+        Where it fails and the runtime turns out to round a pass of K+1 rows otherwise than
+        steps, nothing is known of the claim.
 
         Raises:
-            Unsupported: says which width.
+            Unsupported: says which width; else whatever the claim raised.
         """
-        if not self.exact(group.key, k):
+        try:
+            yield
+        except AssertionError as error:
+            if self.exact(group.key, k):
+                raise
             raise Unsupported(
                 f"a verify pass of {k + 1} rows rounds otherwise than {k + 1} steps do here; "
                 "bits against steps need row-exact verification"
-            )
+            ) from error
 
     def check_determinism(self, cell: Cell, rounds: int = 4) -> int:
         """Run K=0 twice and demand the same bits; returns the number of values compared.

@@ -329,6 +329,7 @@ def _description(card: Json) -> Description:
             capabilities=frozenset(Capability(value) for value in card["capabilities"]),
             models=tuple(card["models"]),
             strategies=tuple(card["strategies"]),
+            head_rows=tuple(card.get("head_rows", ("draft",))),
             max_draft_tokens=int(card["max_draft_tokens"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

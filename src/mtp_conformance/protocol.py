@@ -59,6 +59,8 @@ class Description:
         capabilities: what it offers.
         models: names of the models it can open; empty if it will try any folder.
         strategies: ways of rewinding it can be told to use; the first is its default.
+        head_rows: what head rows of accepted drafts can be made from: `draft`, the drafting
+            chain's hidden, or `target`, the verified residual; the first is the default.
         max_draft_tokens: largest K.
     """
 
@@ -67,6 +69,7 @@ class Description:
     capabilities: frozenset[Capability]
     models: tuple[str, ...] = ()
     strategies: tuple[str, ...] = ("default",)
+    head_rows: tuple[str, ...] = ("draft",)
     max_draft_tokens: int = 8
 
 

@@ -45,6 +45,7 @@ class BuiltinRuntime:
             capabilities=frozenset(Capability) - {Capability.SAVE},
             models=(*ZOO, *_MLX_LM),
             strategies=tuple(strategy.value for strategy in Rewind),
+            head_rows=tuple(policy.value for policy in HeadRows),
             max_draft_tokens=MAX_DRAFT_TOKENS,
         )
 
