@@ -17,8 +17,6 @@ from typing import Any, Literal, cast
 
 import mlx.core as mx
 
-from mtp_conformance.verdict import Inconclusive
-
 Value = bool | int | float | complex | str
 
 _UNSIGNED: dict[int, Literal["B", "H", "I", "Q"]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -118,8 +116,8 @@ class StateDiffers(AssertionError):
         self.differing = differing
 
 
-class NothingCompared(Inconclusive):
-    """Both states are empty: equality of nothing proves nothing."""
+class NothingCompared(Exception):
+    """Both states are empty: a comparison of nothing is an error, never a verdict."""
 
 
 def bits_equal(actual: mx.array, expected: mx.array) -> Difference | None:

@@ -24,7 +24,7 @@ TIE_FREE_GAP = 1e-3
 """Scores at the cut further apart than this are no tie in any of the data types used."""
 _TIE_FREE_TOKENS = 16
 _GROUPS_KEPT = 4
-_DRAWS = (0, 7, 19)
+_DRAWS = (0, 19, 47)  # code, code, prose
 _DRAW_LENGTH = 11
 
 

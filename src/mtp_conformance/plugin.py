@@ -563,6 +563,8 @@ class _Recorder:
         self._git: GitState | None = None
         self._collected_all = True
         self.results: list[Result] = []
+        self.alone = True
+        """Whether nothing but cases ran, so that the time is theirs."""
         self.seconds = 0.0
         self.written: Path | None = None
         self.pages: list[Path] = []
@@ -596,6 +598,7 @@ class _Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Follow a cell from setup to teardown; keep its result when it ends."""
         payload = _payload(report)
+        self.alone = self.alone and (payload is not None or report.when != "call")
         if payload is not None:
             case = read_case(payload["case"])
             self._config.stash[_collected_key].cases[case.id] = case
@@ -725,7 +728,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     text = render(
         recorder.results,
         seconds=recorder.seconds,
-        profile=cast("str", config.getoption("profile")),
+        profile=cast("str", config.getoption("profile")) if recorder.alone else "",
         report=recorder.written,
         pages=recorder.pages,
         colour=colour,

@@ -235,7 +235,7 @@ def zoo_materials(folder: Path) -> Materials:
     """The zoo's checkpoints, written below `folder` when asked for, and its text."""
     return Materials(
         checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder),
-        prompt=tuple(prompt_tokens(64)),
+        prompt=(*prompt_tokens(40, "code"), *prompt_tokens(60, "prose")),
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
     )
