@@ -75,7 +75,8 @@ def _log(step: Step) -> Path:
 
 
 def _run(step: Step) -> bool:
-    print(f"  ...   {step.name}", end="\r", flush=True)
+    if sys.stdout.isatty():
+        print(f"  ...   {step.name}", end="\r", flush=True)
     start = time.monotonic()
     with _log(step).open("w") as log:
         process = subprocess.Popen(
