@@ -12,24 +12,20 @@ from mtp_conformance.adapters import builtin
 from mtp_conformance.exactness import StateDiffers
 from tests.faults import (
     head_trim_off_by_one,
-    skip_conv_restore,
     skip_kv_trim,
     skip_ple_rerun,
     skip_pooled_truncation,
-    skip_recurrent_restore,
+    skip_slot_restore,
 )
 from tests.faults.fault import Fault
 
-FAULTS = tuple(
-    module.FAULT
-    for module in (
-        skip_kv_trim,
-        skip_ple_rerun,
-        skip_conv_restore,
-        skip_pooled_truncation,
-        head_trim_off_by_one,
-        skip_recurrent_restore,
-    )
+FAULTS = (
+    skip_kv_trim.FAULT,
+    skip_ple_rerun.FAULT,
+    skip_slot_restore.CONV,
+    skip_slot_restore.RECURRENT,
+    skip_pooled_truncation.FAULT,
+    head_trim_off_by_one.FAULT,
 )
 PAIRS = [pytest.param(f, c, id=f"{f.id}-{c.id}") for f in FAULTS for c in f.cells]
 
