@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "reports" / "gate"
@@ -79,17 +80,25 @@ def _run(step: Step) -> bool:
         print(f"  ...   {step.name}", end="\r", flush=True)
     start = time.monotonic()
     with _log(step).open("w") as log:
-        process = subprocess.Popen(
-            step.command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            code = process.wait()
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            raise
+        code = _call(step.command, log)
     mark = "ok  " if code == 0 else "FAIL"
     print(f"{mark}  {step.name:12} {time.monotonic() - start:6.1f} s", flush=True)
     return code == 0
+
+
+def _call(command: tuple[str, ...], log: IO[str]) -> int:
+    try:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    except OSError as error:
+        print(f"cannot start {command[0]}: {error}", file=log)
+        return 127
+    try:
+        return process.wait()
+    except BaseException:
+        os.killpg(process.pid, signal.SIGTERM)
+        raise
 
 
 def _reproduce(step: Step) -> str:

@@ -38,9 +38,10 @@ class StepwiseRuntime:
         """A new session on an empty cache."""
         del options
         try:
-            loaded, _ = load_model(checkpoint)
-        except ValueError as error:
-            raise ValueError(f"unsupported: mlx-lm cannot load {model}: {error}") from error
+            loaded: Any = load_model(checkpoint)[0]
+            mx.eval(loaded(mx.array([[0]]), cache=loaded.make_cache()))
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise ValueError(f"unsupported: mlx-lm cannot run {model}: {error}") from error
         return StepwiseSession(loaded)
 
 

@@ -29,7 +29,9 @@ def load_runtime(name: str) -> Runtime:
     """
     if name == "builtin":
         return builtin.make_runtime()
-    module, _, function = name.partition(":")
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise RuntimeNameError(f"--runtime {name}: give `builtin` or `package.module:function`")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)  # an adapter beside the user, as with python -m

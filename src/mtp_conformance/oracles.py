@@ -219,14 +219,14 @@ class Oracles:
         steps, nothing is known of the claim.
 
         Raises:
-            Unsupported: says which width; else whatever the claim raised.
+            Inconclusive: says which width; else whatever the claim raised.
         """
         try:
             yield
         except AssertionError as error:
             if self.exact(group.key, k):
                 raise
-            raise Unsupported(
+            raise Inconclusive(
                 f"a verify pass of {k + 1} rows rounds otherwise than {k + 1} steps do here; "
                 "bits against steps need row-exact verification"
             ) from error

@@ -7,6 +7,7 @@ writes ``report.jsonl`` and prints the summary.
 """
 
 import contextlib
+import hashlib
 import os
 import shlex
 import sys
@@ -53,6 +54,7 @@ from mtp_conformance.reporting import shard
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
 PROFILES = ("default", "gate", "full", "smoke")
+_USUAL = {"device": "cpu", "mx_compile": "off", "time_limit": "60.0"}
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"
 SETTINGS = "pytest_settings.toml"
@@ -70,12 +72,14 @@ _known_key = pytest.StashKey[KnownRun]()
 class _Collected:
     """What one process collected: every case, and how many cells were selected to run.
 
-    ``total`` is the number of cells selected in all shards, 0 in a run without shards.
+    ``total`` is the number of cells selected in all shards, 0 in a run without shards, and
+    ``selection`` a digest of their names.
     """
 
     cases: dict[str, Case] = field(default_factory=dict[str, Case])
     selected: int = 0
     total: int = 0
+    selection: str = ""
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -284,8 +288,10 @@ def _keep_cases(config: pytest.Config, items: list[pytest.Item], chosen: list[st
 
 
 def _keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, of: int) -> None:
-    selected = sum(_registration(item) is not None for item in items)
-    config.stash[_collected_key].total = selected
+    names = sorted(_node_id(item) for item in items if _registration(item) is not None)
+    collected = config.stash[_collected_key]
+    collected.total = len(names)
+    collected.selection = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
     groups = [_shard_group(item) for item in items]
     shards = shard.split(Counter(groups), of)
     kept = [shards[group] == index for group in groups]
@@ -482,6 +488,12 @@ def _options(config: pytest.Config) -> list[str]:
     words = ["--profile", cast("str", config.getoption("profile"))]
     runtime = cast("str", config.getoption("runtime"))
     command = cast("str | None", config.getoption("runtime_cmd"))
+    for name, usual in _USUAL.items():
+        value = str(config.getoption(name))
+        if value != usual:
+            words += [f"--{name.replace('_', '-')}", value]
+    for file in cast("list[str] | None", config.getoption("known")) or []:
+        words += ["--known", file]
     if runtime != "builtin":
         words += ["--runtime", runtime]
     if command is not None:
@@ -540,6 +552,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         "cases": [case_record(case) for case in collected.cases.values()],
         "selected": collected.selected,
         "total": collected.total,
+        "selection": collected.selection,
         "runtime": session.config.stash.get(_runtime_key, None),
     }
 
@@ -624,6 +637,7 @@ class _Recorder:
         collected.cases |= {case.id: case for case in cases}
         collected.selected = max(collected.selected, cast("int", output["selected"]))
         collected.total = max(collected.total, cast("int", output["total"]))
+        collected.selection = collected.selection or cast("str", output["selection"])
         if output["runtime"] is not None:
             describe_runtime(self._config, cast("Record", output["runtime"]))
 
@@ -659,7 +673,7 @@ class _Recorder:
             environment_header(
                 git=self._git,
                 cases=cases,
-                runtime={"name": name} | self._config.stash.get(_runtime_key, {}),
+                runtime={"name": name, **self._config.stash.get(_runtime_key, {}), **self._given()},
                 profile=cast("str", self._config.getoption("profile")),
                 seed=_seed(self._config),
                 argv=[str(argument) for argument in self._config.invocation_params.args],
@@ -671,6 +685,15 @@ class _Recorder:
             writer.case(case)
         for result in sorted(self.results, key=lambda result: result.key):
             writer.result(result)
+
+    def _given(self) -> dict[str, object]:
+        """How the runtime was named, and what was selected of which this is a shard."""
+        command = cast("str | None", self._config.getoption("runtime_cmd"))
+        found: dict[str, object] = {"given": command or self._config.getoption("runtime")}
+        selection = self._config.stash[_collected_key].selection
+        if selection:
+            found["selection"] = selection
+        return found
 
     def _probe(self) -> Mapping[str, object] | None:
         """The probe of the device, for a run in which a runtime was judged."""

@@ -53,3 +53,20 @@ def test_unusable(tmp_path: Path, words: list[str], said: str) -> None:
     done = _run(tmp_path, *words, "-n", "0")
     assert done.returncode == 2
     assert said in done.stdout + done.stderr
+
+
+def test_example_adapter_over_stdio(tmp_path: Path) -> None:
+    """A runtime with a strategy of its own is really judged, in a process of its own."""
+    adapter = f"{sys.executable} {ROOT / 'docs' / 'examples' / 'adapter.py'}"
+    chosen = ["--case", "stream.greedy.guessed-drafts", "-k", "gdn+mlx-lm", "-n", "0"]
+    done = _run(tmp_path, *chosen, "--runtime-cmd", adapter, "--json")
+    assert (done.returncode, json.loads(done.stdout)["counts"]) == (0, {"pass": 2})
+
+
+def test_earlier_report_is_not_taken_for_this_run(tmp_path: Path) -> None:
+    """A run that cannot start removes what an earlier one left, and exits with 2."""
+    (tmp_path / "report.jsonl").write_text("{}")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[[known]]")
+    done = _run(tmp_path, *CASE, "--known", str(broken))
+    assert (done.returncode, (tmp_path / "report.jsonl").exists()) == (2, False)

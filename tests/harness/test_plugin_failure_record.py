@@ -41,4 +41,4 @@ def test_the_command_names_another_runtime(report_of: Callable[..., Report]) -> 
     (result,) = report.results
     assert result.failure is not None
     assert "--runtime peer" in result.failure.command
-    assert report.header.runtime == {"name": "peer"}
+    assert report.header.runtime == {"name": "peer", "given": "peer"}

@@ -9,18 +9,21 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from mtp_conformance.case import Level
 from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened, say
 from mtp_conformance.plugin import PROFILES, SETTINGS
-from mtp_conformance.report import Report, ReportError, read_report
-from mtp_conformance.suite import suite_root
+from mtp_conformance.report import Report, ReportError, partial_path, read_report
+from mtp_conformance.reporting.pages import remove_all
+from mtp_conformance.suite import SuiteError, load_cases, suite_root
 from mtp_conformance.verdict import Verdict
 
 PASSED, FAILED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
-_NOTHING = 5  # pytest's exit code when nothing was selected
+_NOTHING, _INTERRUPTED = 5, 2  # pytest's exit codes
+_REPORT = "report.jsonl"
 _BAD = {Verdict.FAIL, Verdict.ERROR, Verdict.XPASS}
 _OPEN = {Verdict.INCONCLUSIVE, Verdict.NEAR_TIE}
 _SETTINGS = Path(__file__).parents[1] / SETTINGS
@@ -79,6 +82,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the cases in a pytest of their own; returns the exit code above."""
     root = suite_root()
+    _check_cases(arguments.case, root)
     with opened(arguments) as oracles:  # a runtime that does not answer is said at once
         arguments.strategies = ",".join(oracles.description.strategies)
     return _judge(arguments, root)
@@ -87,22 +91,22 @@ def run(arguments: argparse.Namespace) -> int:
 def _judge(arguments: argparse.Namespace, root: Path) -> int:
     out = arguments.out.resolve()
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))
-    output = subprocess.DEVNULL if arguments.json else None
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *_pytest_arguments(arguments, root, out)],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=output,
-        check=False,
-    )
+    _remove_earlier(out)
+    command = [sys.executable, "-m", "pytest", *_pytest_arguments(arguments, root, out)]
+    ended = _run_to_its_end(command, {**os.environ, "PYTHONPATH": path}, quiet=arguments.json)
+    if ended == _INTERRUPTED:
+        say(f"interrupted; what ended before is in {partial_path(out / _REPORT)}")
+        return 130
     try:
-        report = read_report(out / "report.jsonl")
+        report = read_report(out / _REPORT)
     except (ReportError, OSError) as error:
-        why = "no cell was selected" if done.returncode == _NOTHING else str(error)
-        say(f"error: no complete report: {why} (pytest ended with {done.returncode})")
+        why = "no cell was selected" if ended == _NOTHING else str(error)
+        say(f"error: no complete report: {why} (pytest ended with {ended})")
         return UNUSABLE
     code = exit_code(report)
-    if code == PASSED and done.returncode == FAILED:
-        code = FAILED  # a stale known failure: no result of its own
+    unexplained = ended == FAILED and not any(r.verdict in _BAD | _OPEN for r in report.results)
+    if unexplained:
+        code = FAILED  # a stale known failure has no result of its own
     if arguments.json:
         counts = {str(verdict): n for verdict, n in report.counts.items()}
         print(json.dumps({"counts": counts, "exit": code, "seconds": report.seconds}))
@@ -110,28 +114,52 @@ def _judge(arguments: argparse.Namespace, root: Path) -> int:
 
 
 def exit_code(report: Report) -> int:
-    """0, 1 or 3, by the verdicts of required cases."""
+    """0, 1 or 3, by the verdicts of required cases; a run that passed nothing proves nothing."""
     required = {case.id for case in report.cases if case.level is Level.MUST}
     verdicts = Counter(r.verdict for r in report.results if r.case in required)
     if any(verdicts[verdict] for verdict in _BAD):
         return FAILED
     if any(verdicts[verdict] for verdict in _OPEN):
         return INCONCLUSIVE
-    return PASSED
+    passed = any(result.verdict is Verdict.PASS for result in report.results)
+    return PASSED if passed else INCONCLUSIVE
+
+
+def _run_to_its_end(command: list[str], environment: dict[str, str], *, quiet: bool) -> int:
+    """Run pytest; after Ctrl-C, which it gets too, wait until it has written what it has."""
+    output = subprocess.DEVNULL if quiet else None
+    process = subprocess.Popen(command, env=environment, stdout=output)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def _remove_earlier(out: Path) -> None:
+    """Remove an earlier run's report and pages, so that they cannot be taken for this one's."""
+    report = out / _REPORT
+    report.unlink(missing_ok=True)
+    partial_path(report).unlink(missing_ok=True)
+    remove_all(out)
+
+
+def _check_cases(chosen: Sequence[str], root: Path) -> None:
+    """Refuse a case id that no case has.
+
+    Raises:
+        SuiteError: names it, and where to look.
+    """
+    known = {registration.case.id for registration in load_cases(root)} if chosen else set(chosen)
+    unknown = sorted(set(chosen) - known)
+    if unknown:
+        raise SuiteError(f"there is no case {', '.join(unknown)}; `mtp-conformance list` has all")
 
 
 def _pytest_arguments(arguments: argparse.Namespace, root: Path, out: Path) -> list[str]:
     made = [str(root / "conformance"), "-c", str(_SETTINGS), "--rootdir", str(root)]
     made += ["-p", "mtp_conformance.plugin", "-p", "no:cacheprovider", "--report", str(out)]
-    for name in (
-        "profile",
-        "device",
-        "mx_compile",
-        "time_limit",
-        "runtime",
-        "runtime_cmd",
-        "shard",
-    ):
+    for name in _PASSED_ON:
         value = getattr(arguments, name)
         if value is not None:
             made += [f"--{name.replace('_', '-')}", str(value)]

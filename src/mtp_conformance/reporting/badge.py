@@ -29,6 +29,6 @@ def render(report: Report) -> str:
         "schemaVersion": 1,
         "label": "MTP conformance",
         "message": f"{passed}/{len(report.results)}",
-        "color": _COLOURS[worst(result.verdict for result in report.results)],
+        "color": _COLOURS[worst(r.verdict for r in report.results)] if passed else "lightgrey",
     }
     return json.dumps(badge, indent=2) + "\n"

@@ -128,7 +128,9 @@ def _header(headers: Sequence[Header]) -> Header:
     """The first shard's header as a whole run has it, with every device that took part."""
     devices = Counter(header.device for header in headers)
     argv = _without_shard(headers[0].argv)
-    return replace(headers[0], shard=None, argv=argv, device=" and ".join(devices))
+    runtime = {k: v for k, v in headers[0].runtime.items() if k != "selection"}
+    names = " and ".join(devices)
+    return replace(headers[0], shard=None, argv=argv, device=names, runtime=runtime)
 
 
 def _without_shard(argv: Sequence[str]) -> tuple[str, ...]:
