@@ -10,7 +10,7 @@ from mtp_conformance.process import ProcessRuntime, TimeLimits
 from mtp_conformance.protocol import Options
 
 SAID = {
-    "hangs": "no answer within 1 s",
+    "hangs": "no answer within 3 s",
     "dies": "the runtime died \\(exit code 3\\)",
     "prints": "no line of the protocol: 'loading weights...'",
     "half-line": "no line of the protocol",
@@ -22,7 +22,7 @@ SAID = {
 
 def _runtime(mode: str) -> ProcessRuntime:
     command = f"{sys.executable} -m tests.fakes.stdio_runtime {mode}"
-    return ProcessRuntime(command, TimeLimits(open=60, call=1))
+    return ProcessRuntime(command, TimeLimits(open=60, call=3 if mode == "hangs" else 30))
 
 
 @pytest.mark.parametrize("mode", list(SAID))
