@@ -210,7 +210,7 @@ def guarded(operation: str, call: Callable[[], T]) -> T:
         return call()
     except (RuntimeFailure, Unsupported):
         raise
-    except Exception as error:
+    except Exception as error:  # a stranger's code; its cases become errors
         message = str(error)
         if message.startswith(_UNSUPPORTED):
             raise Unsupported(message.removeprefix(_UNSUPPORTED).strip()) from error

@@ -747,6 +747,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if recorder is None or not recorder.results:
         return
     colour = terminalreporter.hasmarkup
+    # pytest offers no public width.
     width = terminalreporter._tw.fullwidth  # pyright: ignore[reportPrivateUsage]
     text = render(
         recorder.results,

@@ -84,7 +84,7 @@ def _load(root: Path, file: Path) -> ModuleType:
     name = ".".join(file.relative_to(root).with_suffix("").parts)
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except Exception as error:  # whatever a case file raises on import
         raise SuiteError(f"{file}: {type(error).__name__}: {error}") from error
     loaded = Path(str(module.__file__)).resolve()
     if loaded != file:

@@ -45,6 +45,7 @@ def session(zoo: Zoo, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Session:
     """Return a session whose target takes 1 s a pass, head 10, sampler 100 and rewind 1000."""
     target, head = zoo("gdn")
     monkeypatch.setattr(target, "embed", clock.slow(target.embed, 1))
+    # The one part of a head pass that nothing else calls.
     monkeypatch.setattr(head, "_join", clock.slow(head._join, 10))  # pyright: ignore[reportPrivateUsage]
     layer: Any = target.layers[0]
     monkeypatch.setattr(layer, "advance_tape", clock.slow(layer.advance_tape, 1000))
@@ -84,6 +85,7 @@ def test_a_failure(session: Session, monkeypatch: pytest.MonkeyPatch, clock: Clo
         raise ZeroDivisionError
 
     session.prefill(PROMPT)
+    # The target is what fails; a session has no public way to it.
     monkeypatch.setattr(session._target, "logits", fail_late)  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(ZeroDivisionError):
         session.round(1)

@@ -32,7 +32,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     modules = _forget()
     yield tmp_path
     _forget()
-    sys.modules.update(modules)  # type: ignore[arg-type]
+    sys.modules.update(modules)  # type: ignore[arg-type] -- what was taken out of it
 
 
 def test_cases_by_id(root: Path) -> None:

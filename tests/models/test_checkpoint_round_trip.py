@@ -26,6 +26,7 @@ def read_weights(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], dict[str, 
 
     def watch(self: HybridModel, config: object, weights: Weights) -> None:
         views.append(weights)
+        # A wrapper has no types of its own.
         whole(self, config, weights)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(HybridModel, "__init__", watch)

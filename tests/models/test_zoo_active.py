@@ -33,9 +33,11 @@ def _seen(zoo: Zoo, name: str, length: int) -> list[int]:
     whole = attention.index
 
     def watch(x: mx.array, positions: mx.array, cache: object) -> mx.array:
+        # A wrapper has no types of its own.
         masks.append(whole(x, positions, cache))  # pyright: ignore[reportArgumentType]
         return masks[-1]
 
+    # A function stands in for the index, to watch it.
     attention.index = watch  # pyright: ignore[reportAttributeAccessIssue]
     try:
         mx.eval(target(tokens))
@@ -146,6 +148,7 @@ def test_experts_differ(zoo: Zoo, name: str) -> None:
     """A prompt's tokens go to more than one pair of experts."""
     target, _ = zoo(name)
     layer, chosen = target.layers[0], list[mx.array]()
+    # Only models with experts get here; a function stands in for them, to watch them.
     whole = layer.mlp.experts  # pyright: ignore[reportAttributeAccessIssue]
 
     def watch(x: mx.array, indices: mx.array) -> mx.array:
