@@ -1,55 +1,91 @@
 """End of text and stop sequences end decoding at every index of a block."""
 
+from collections.abc import Iterator
+
 from mtp_conformance import (
     Capability,
     Cell,
+    Generated,
     Oracles,
     Witness,
     case,
     require_equal,
     require_tokens,
 )
-from mtp_conformance.grid import spread
+from mtp_conformance.checked import CheckedSession
+from mtp_conformance.grid import MODELS, spread
+from mtp_conformance.group import Group
+from mtp_conformance.protocol import Options
 
 
 @case(
     "emit.stop.every-index",
     clause="emitted-frontier",
-    needs=("stream", "state", "drafts"),
-    oracle="K=0 of the same runtime; one prefill over the emitted tokens",
+    needs=("stream", "state", "guess"),
+    oracle="one prefill over the emitted tokens",
     witness="accepts, and stops inside a block",
     since="0.1.0",
     cells=spread(depths=(4,)),
 )
 def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
-    """Wherever a stop falls in an accepted block, nothing after it is emitted or cached."""
-    oracles.need(Capability.STREAM, Capability.STATE, Capability.DRAFTS)
+    """Wherever a stop falls in an accepted block, nothing after it is cached."""
+    oracles.need(Capability.STREAM, Capability.STATE, Capability.GUESS)
+    oracles.need_frontier()
     group = oracles.group(cell)
     options, view = oracles.prefill_like(cell)
     k = cell.k or 0
     with oracles.bits_against_steps(group, k):
-        stream = group.stream(2 * k + 4)
-        for index in range(2 * k + 3):
-            for length in (1, 2):
-                stop = stream[max(0, index + 1 - length) : index + 1]
-                due = stream[: _first_end(stream, stop)]
-                session = group.open(options)
-                made = session.generate(
-                    group.prompt,
-                    num_draft_tokens=k,
-                    max_tokens=2 * k + 4,
-                    eos_token_ids=stop if length == 1 else (),
-                    stop_sequences=[stop] if length == 2 else (),
-                    guess=stream,
-                )
-                compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")
-                compared += require_equal(
-                    view(session.state()),
-                    view(group.direct_state(len(due) - 1)),
-                    what=f"one prefill over {len(due)} emitted tokens but the last",
-                )
-                witness.add(compared=compared, inside=int(0 < len(due) - 1 < k), **made.engagement)
+        for due, session, made in _stops(group, options, k, witness):
+            compared = require_equal(
+                view(session.state()),
+                view(group.direct_state(len(due) - 1)),
+                what=f"one prefill over {len(due)} emitted tokens but the last",
+            )
+            witness.add(compared=compared, **made.engagement)
     witness.require(accepted=k, inside=1)
+
+
+@case(
+    "emit.stop.tokens",
+    clause="emitted-tokens",
+    needs=("stream", "guess"),
+    oracle="K=0 of the same runtime",
+    witness="accepts, and stops inside a block",
+    since="0.1.0",
+    cells=spread(models=("attn", *MODELS[1:3], "flash-next"), depths=(3,)),
+)
+def test_tokens(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Wherever a stop falls in an accepted block, it is the last token emitted."""
+    oracles.need(Capability.STREAM, Capability.GUESS)
+    group = oracles.group(cell)
+    k = cell.k or 0
+    with oracles.bits_against_steps(group, k):
+        for _, _, made in _stops(group, oracles.options(cell), k, witness):
+            witness.add(**made.engagement)
+    witness.require(accepted=k, inside=1)
+
+
+def _stops(
+    group: Group, options: Options, k: int, witness: Witness
+) -> Iterator[tuple[list[int], CheckedSession, Generated]]:
+    """Decode to a stop of one and of two tokens at every index, holding the tokens to K=0's."""
+    stream = group.stream(2 * k + 4)
+    for index in range(2 * k + 3):
+        for length in (1, 2):
+            stop = stream[max(0, index + 1 - length) : index + 1]
+            due = stream[: _first_end(stream, stop)]
+            session = group.open(options)
+            made = session.generate(
+                group.prompt,
+                num_draft_tokens=k,
+                max_tokens=2 * k + 4,
+                eos_token_ids=stop if length == 1 else (),
+                stop_sequences=[stop] if length == 2 else (),
+                guess=stream,
+            )
+            compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")
+            witness.add(compared=compared, inside=int(0 < len(due) - 1 < k))
+            yield due, session, made
 
 
 def _first_end(stream: list[int], stop: list[int]) -> int:

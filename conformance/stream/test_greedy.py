@@ -11,7 +11,7 @@ LENGTH = 20
 @case(
     "stream.greedy.guessed-drafts",
     clause="greedy-stream",
-    needs=("stream", "drafts"),
+    needs=("stream", "guess"),
     oracle="K=0 of the same runtime",
     witness="accepts and rejects",
     faults=("R1", "R12"),
@@ -20,7 +20,7 @@ LENGTH = 20
 )
 def test_guessed_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with partly right drafts emits the tokens of K=0, for every K."""
-    oracles.need(Capability.STREAM, Capability.DRAFTS)
+    oracles.need(Capability.STREAM, Capability.GUESS)
     group = oracles.group(cell)
     guess = [(t + 1) % 256 if i % 5 == 3 else t for i, t in enumerate(group.stream(LENGTH))]
 

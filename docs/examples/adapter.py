@@ -30,7 +30,9 @@ class StepwiseRuntime:
         return Description(
             name="stepwise-example",
             versions={"mlx": version("mlx")},
-            capabilities=frozenset({Capability.STREAM, Capability.DRAFTS, Capability.LOGITS}),
+            capabilities=frozenset(
+                {Capability.STREAM, Capability.GUESS, Capability.DRAFTS, Capability.LOGITS}
+            ),
             max_draft_tokens=8,
         )
 

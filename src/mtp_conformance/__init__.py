@@ -7,7 +7,7 @@ from mtp_conformance.exactness import require_equal
 from mtp_conformance.group import Group, target_arrays
 from mtp_conformance.near_tie import require_stream
 from mtp_conformance.oracles import Oracles, logits_of
-from mtp_conformance.protocol import Capability, Options
+from mtp_conformance.protocol import Capability, Generated, Options
 from mtp_conformance.rounds import run_rounds
 from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
@@ -15,6 +15,7 @@ from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 __all__ = [
     "Capability",
     "Cell",
+    "Generated",
     "Group",
     "Inconclusive",
     "NearTie",

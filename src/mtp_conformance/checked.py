@@ -139,7 +139,10 @@ class CheckedSession:
         """The very arrays the runtime handed out."""
         state = guarded("state", self._inner.state)
         if not state:
-            raise RuntimeFailure("state has no array")
+            raise RuntimeFailure(
+                "state has no array; return every cache array as layers.I.component, "
+                "or leave `state` out of the capabilities"
+            )
         for name, array in state.items():
             if not _NAME.fullmatch(name):
                 raise RuntimeFailure(

@@ -29,6 +29,8 @@ from mtp_conformance.toml_table import TomlError
 from mtp_conformance.verdict import Verdict
 
 _OUTPUT = "mtp_conformance_known"
+STALE = 11
+"""Exit code of a run in which an entry was about no cell; pytest's own end at 5."""
 _FILTERS = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "case")
 
 
@@ -74,6 +76,11 @@ class KnownRun:
         return judge(listed, verdict, message, datetime.date.today())
 
     @property
+    def whole(self) -> bool:
+        """Whether this is a run of the whole suite, without filters."""
+        return self._whole
+
+    @property
     def stale(self) -> tuple[KnownFailure, ...]:
         """Entries that no cell of the suite is about; none where the run was not the suite."""
         if not self._whole:
@@ -110,7 +117,7 @@ class KnownRun:
         elif session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._whole = False
         elif self.stale:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session.exitstatus = STALE
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the stale entries."""

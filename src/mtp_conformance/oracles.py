@@ -84,6 +84,16 @@ class Oracles:
             most = self.description.max_draft_tokens
             raise Unsupported(f"{self.description.name} drafts at most {most} tokens, not {k}")
 
+    def need_frontier(self) -> None:
+        """Refuse a case about caches after an end that the runtime leaves inside a block.
+
+        Raises:
+            Unsupported: says so.
+        """
+        if self.description.after_stop != "frontier":
+            name = self.description.name
+            raise Unsupported(f"{name} leaves its caches inside the last block when it stops")
+
     def options(self, cell: Cell, *, head_rows: str = "") -> Options:
         """How the sessions of a cell decode.
 

@@ -747,12 +747,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if recorder is None or not recorder.results:
         return
     colour = terminalreporter.hasmarkup
+    whole = recorder.alone and config.stash[_known_key].whole and _shard(config) is None
     # pytest offers no public width.
     width = terminalreporter._tw.fullwidth  # pyright: ignore[reportPrivateUsage]
     text = render(
         recorder.results,
         seconds=recorder.seconds,
-        profile=cast("str", config.getoption("profile")) if recorder.alone else "",
+        profile=cast("str", config.getoption("profile")) if whole else "",
         report=recorder.written,
         pages=recorder.pages,
         colour=colour,

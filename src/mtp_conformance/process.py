@@ -39,6 +39,8 @@ from mtp_conformance.protocol import (
 Json = dict[str, Any]
 _STDERR_LINES = 20
 _LINE_LIMIT = 2000
+MOST_TIMEOUTS = 2
+"""So often one model may let a time limit pass; after that it is not opened again."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class ProcessRuntime:
         self._process: _Process | None = None
         self._description: Description | None = None
         self.generation = 0
+        self._timeouts: collections.Counter[str] = collections.Counter()
 
     def describe(self) -> Description:
         """The card the process gave in its handshake."""
@@ -77,14 +80,17 @@ class ProcessRuntime:
 
     def open(self, model: str, checkpoint: Path, options: Options) -> ProcessSession:
         """Start a session, and the process if there is none."""
+        if self._timeouts[model] >= MOST_TIMEOUTS:
+            raise RuntimeFailure(
+                f"{model} let {MOST_TIMEOUTS} time limits pass and is not asked again; "
+                "if it is slow and not stuck, give more seconds with --time-limit"
+            )
         args = {"model": model, "checkpoint": str(checkpoint), "options": asdict(options)}
-        result = self.ask("open", "", args, self.generation or 1, self._limits.open)
-        return ProcessSession(self, _text(result, "session"), self.generation)
+        result = self.ask("open", "", args, self.generation or 1, model)
+        return ProcessSession(self, _text(result, "session"), self.generation, model)
 
-    def ask(
-        self, op: str, session: str, args: Json, generation: int, seconds: float | None = None
-    ) -> Json:
-        """Ask one question of the process that is running.
+    def ask(self, op: str, session: str, args: Json, generation: int, model: str) -> Json:
+        """Ask one question of the process that is running, about a session of a model.
 
         Raises:
             RuntimeFailure: the process of that generation is gone, or fails now.
@@ -93,8 +99,10 @@ class ProcessRuntime:
         if process is None or (op != "open" and generation != self.generation):
             raise RuntimeFailure("the runtime's process is gone since an earlier failure")
         try:
-            return process.ask(op, session, args, seconds or self._limits.call)
+            limit = self._limits.open if op == "open" else self._limits.call
+            return process.ask(op, session, args, limit)
         except _Broken as error:
+            self._timeouts[model] += isinstance(error, _TimedOut)
             self._process = None
             raise RuntimeFailure(str(error), process.kill()) from error
 
@@ -137,13 +145,14 @@ class ProcessRuntime:
 class ProcessSession:
     """A session in the runtime's process."""
 
-    def __init__(self, runtime: ProcessRuntime, name: str, generation: int) -> None:
+    def __init__(self, runtime: ProcessRuntime, name: str, generation: int, model: str) -> None:
         self._runtime = runtime
         self._name = name
         self._generation = generation
+        self._model = model
 
     def _ask(self, op: str, **args: Any) -> Json:
-        return self._runtime.ask(op, self._name, args, self._generation)
+        return self._runtime.ask(op, self._name, args, self._generation, self._model)
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
@@ -186,7 +195,8 @@ class ProcessSession:
     def fork(self, options: Options | None = None) -> ProcessSession:
         """See the protocol."""
         result = self._ask("fork", options=asdict(options or Options()))
-        return ProcessSession(self._runtime, _text(result, "session"), self._generation)
+        name = _text(result, "session")
+        return ProcessSession(self._runtime, name, self._generation, self._model)
 
     def save(self, file: Path) -> None:
         """See the protocol."""
@@ -212,6 +222,10 @@ class ProcessSession:
 
 class _Broken(Exception):
     """The process can no longer be talked to."""
+
+
+class _TimedOut(_Broken):
+    """It gave no answer in time."""
 
 
 class _Process:
@@ -259,7 +273,8 @@ class _Process:
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise _Broken(f"{op}: no answer within {seconds:g} s") from None
+            why = f"{op}: no answer within {seconds:g} s (--time-limit gives it more)"
+            raise _TimedOut(why) from None
         if line is None:
             raise _Broken(f"{op}: the runtime died ({self._exit()})")
         try:
@@ -331,6 +346,8 @@ def _description(card: Json) -> Description:
             strategies=tuple(card["strategies"]),
             head_rows=tuple(card.get("head_rows", ("draft",))),
             max_draft_tokens=int(card["max_draft_tokens"]),
+            after_stop=str(card.get("after_stop", "frontier")),
+            notes={str(k): str(v) for k, v in card.get("notes", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RuntimeFailure(f"the runtime's description is not one: {error}") from error

@@ -26,7 +26,8 @@ class Capability(str, Enum):
     """What a runtime can do beyond opening a model and prefilling."""
 
     STREAM = "stream"  # generate, with drafts of its own
-    DRAFTS = "drafts"  # round, and generate with given drafts; acceptance counts
+    GUESS = "guess"  # generate with given drafts
+    DRAFTS = "drafts"  # round: verify given drafts; acceptance counts
     LOGITS = "logits"  # logits of every verified row
     STATE = "state"  # named arrays of the target's caches
     HEAD_STATE = "head-state"  # named arrays of the head's cache
@@ -39,7 +40,7 @@ class Capability(str, Enum):
 
 LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "stream": (Capability.STREAM,),
-    "drafts": (Capability.DRAFTS,),
+    "drafts": (Capability.GUESS, Capability.DRAFTS),
     "logits": (Capability.LOGITS,),
     "state": (Capability.STATE, Capability.HEAD_STATE),
     "timing": (Capability.TIMING,),
@@ -62,6 +63,11 @@ class Description:
         head_rows: what head rows of accepted drafts can be made from: `draft`, the drafting
             chain's hidden, or `target`, the verified residual; the first is the default.
         max_draft_tokens: largest K.
+        after_stop: where the caches are once `generate` ended: at the `frontier`, holding every
+            emitted token but the last, or anywhere in the verified `block`. Nothing is claimed
+            of the caches of the latter after an end.
+        notes: what a reader of the report should know, by topic: how a model is loaded where
+            that is not the runtime's own loader, which settings make it draft.
     """
 
     name: str
@@ -71,6 +77,8 @@ class Description:
     strategies: tuple[str, ...] = ("default",)
     head_rows: tuple[str, ...] = ("draft",)
     max_draft_tokens: int = 8
+    after_stop: str = "frontier"
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class RuntimeSession(Protocol):
     ) -> Generated:
         """STREAM: prefill and decode to an end; the session stays there.
 
-        `guess[i]` is the draft for the i-th emitted token (DRAFTS); without it the head
+        `guess[i]` is the draft for the i-th emitted token (GUESS); without it the head
         drafts. With `num_draft_tokens=0` this is plain decoding.
         """
         ...

@@ -10,9 +10,9 @@ from enum import Enum
 import mlx.core as mx
 
 from mtp_conformance.case import Cell
-from mtp_conformance.exactness import compare_states
+from mtp_conformance.exactness import bits_equal, compare_states
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.group import Group
+from mtp_conformance.group import EOS, Group
 from mtp_conformance.oracles import Oracles, key_of
 from mtp_conformance.protocol import Capability, Options
 from mtp_conformance.tokens import first_difference
@@ -49,8 +49,8 @@ class _Wrong(Exception):
 def smoke(oracles: Oracles, model: str, dtype: str = "float32") -> Iterator[Check]:
     """Run every check on one model, yielding outcomes as they come.
 
-    A check whose capability is not offered is listed as such. The first two are needed by all
-    others: if one of them fails, nothing more is checked.
+    A check whose capability is not offered is listed as such. Where one fails that the others
+    rely on (opening, plain decoding, independent forks), nothing more is checked.
     """
     cell = Cell(model, dtype=dtype, prompt_length=6)
     group: list[Group] = []
@@ -62,7 +62,13 @@ def smoke(oracles: Oracles, model: str, dtype: str = "float32") -> Iterator[Chec
         if not oracles.runtime.offers(*needs):
             yield Check(name, Status.NOT_OFFERED, f"add {', '.join(n.value for n in needs)}")
             continue
-        yield _check(name, lambda run=run: run(group[0]))
+        check = _check(name, lambda run=run: run(group[0]))
+        yield check
+        if name in _RELIED_ON and check.status is not Status.OK:
+            return
+
+
+_RELIED_ON = ("plain decoding repeats", "a fork is independent")
 
 
 def _check(name: str, run: Callable[[], object]) -> Check:
@@ -75,12 +81,16 @@ def _check(name: str, run: Callable[[], object]) -> Check:
 
 def _plain_decoding_repeats(group: Group) -> None:
     again = Group(group.runtime, group.checkpoint, group.key, group.prompt)
+    advice = "use greedy decoding and start every session from an empty cache"
     index = first_difference(group.stream(6), again.stream(6))
     if index is not None:
-        raise _Wrong(
-            f"K=0 twice differs at token {index}: {group.stream(6)}, {again.stream(6)}; "
-            "use greedy decoding and start every session from an empty cache"
-        )
+        told = f"token {index}: {group.stream(6)}, {again.stream(6)}"
+        raise _Wrong(f"K=0 twice differs at {told}; {advice}")
+    if not group.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
+        return
+    for n in range(6):
+        if bits_equal(group.plain_logits(n), again.plain_logits(n)) is not None:
+            raise _Wrong(f"K=0 twice gives two rows of logits for token {n}; {advice}")
 
 
 def _drafts_are_injected(group: Group) -> None:
@@ -96,12 +106,27 @@ def _drafts_are_injected(group: Group) -> None:
 
 
 def _generate_drafts(group: Group) -> None:
-    made = group.open(Options()).generate(group.prompt, num_draft_tokens=2, max_tokens=8)
+    options = Options()
+    made = group.open(options).generate(group.prompt, num_draft_tokens=2, max_tokens=8)
     if not made.drafted:
         raise _Wrong(
             "generate with num_draft_tokens=2 drafted nothing: turn off whatever decides not to "
             "draft (adaptive depth, thresholds), or the stream proves nothing"
         )
+
+
+def _guess_is_used(group: Group) -> None:
+    stream = group.stream(9)
+    wrong = [(token + 1) % EOS for token in stream]
+    for guess, said in ((stream, "what K=0 emits"), (wrong, "wrong in every token")):
+        made = group.open(Options()).generate(
+            group.prompt, num_draft_tokens=2, max_tokens=7, guess=guess
+        )
+        if (made.accepted > 0) != (guess is stream):
+            raise _Wrong(
+                f"with a guess that is {said}, {made.accepted} of {made.drafted} drafts were "
+                "accepted; guess[i] must be what is drafted for the i-th emitted token"
+            )
 
 
 def _state_covers_the_layers(group: Group) -> None:
@@ -173,16 +198,17 @@ def _cancel_keeps_the_frontier(group: Group) -> None:
 _CHECKS: tuple[tuple[str, tuple[Capability, ...], Callable[[Group], None]], ...] = (
     ("plain decoding repeats", (), _plain_decoding_repeats),
     ("generate drafts", (Capability.STREAM,), _generate_drafts),
-    ("drafts are injected", (Capability.DRAFTS,), _drafts_are_injected),
     ("state covers the layers", (Capability.STATE,), _state_covers_the_layers),
     ("state shapes are stable", (Capability.STATE,), _state_shapes_are_stable),
-    ("state is a copy", (Capability.STATE, Capability.DRAFTS), _state_is_a_copy),
-    ("the head is shown", (Capability.HEAD_STATE,), _head_is_shown),
     (
         "a fork is independent",
         (Capability.FORK, Capability.STATE, Capability.DRAFTS),
         _fork_is_independent,
     ),
+    ("drafts are injected", (Capability.DRAFTS,), _drafts_are_injected),
+    ("a guess is used", (Capability.STREAM, Capability.GUESS), _guess_is_used),
+    ("state is a copy", (Capability.STATE, Capability.DRAFTS), _state_is_a_copy),
+    ("the head is shown", (Capability.HEAD_STATE,), _head_is_shown),
     ("the clock is monotonic", (Capability.TIMING, Capability.DRAFTS), _clock_is_monotonic),
     (
         "cancel keeps the frontier",

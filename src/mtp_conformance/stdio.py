@@ -38,7 +38,11 @@ def describe_json(description: Description) -> Json:
     """A description as JSON values."""
     record = asdict(description)
     record["capabilities"] = sorted(c.value for c in description.capabilities)
-    return {**record, "versions": dict(description.versions)}
+    return {
+        **record,
+        "versions": dict(description.versions),
+        "notes": dict(description.notes),
+    }
 
 
 def serve(runtime: Runtime) -> None:

@@ -173,6 +173,8 @@ def _failure_lines(result: Result) -> Iterable[Text]:
     if where:
         yield Text(f"  {where}")
     yield Text(f"  {failure.message.partition(chr(10))[0]}")
+    if result.reason and result.reason != failure.message:
+        yield Text(f"  {result.reason}")  # what a list of known failures says of it
     yield Text(f"  {failure.command}", style="cyan")
 
 

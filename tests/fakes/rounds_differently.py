@@ -4,13 +4,14 @@ One layer's output is scaled by a hair whenever several rows come at once, as an
 would round it. Optionally with a real rollback fault behind it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, load_model, session_of
-from mtp_conformance.protocol import Options
+from mtp_conformance.protocol import Description, Options
 
 _HAIR = 1 + 2.0**-8
 
@@ -33,6 +34,11 @@ class RoundsDifferently(BuiltinRuntime):
 
     layer = 2
 
+    def describe(self) -> Description:
+        """As the builtin runtime, for the reference classes alone."""
+        card = super().describe()
+        return replace(card, models=tuple(name for name in card.models if "+" not in name))
+
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
         """As the builtin runtime, prefilled one token a pass so that a prompt is no block."""
         target, head = load_model(model, checkpoint)
@@ -47,3 +53,8 @@ def _with_kernel(target: Any, layer: int) -> Any:
     twin.layers = list(target.layers)
     twin.layers[layer] = OtherKernel(target.layers[layer])
     return twin
+
+
+def make_runtime() -> RoundsDifferently:
+    """The factory for a whole run."""
+    return RoundsDifferently()

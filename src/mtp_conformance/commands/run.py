@@ -15,6 +15,7 @@ from pathlib import Path
 from mtp_conformance.case import Level
 from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened, say
+from mtp_conformance.known_run import STALE
 from mtp_conformance.plugin import PROFILES, SETTINGS
 from mtp_conformance.report import Report, ReportError, partial_path, read_report
 from mtp_conformance.reporting.pages import remove_all
@@ -103,10 +104,7 @@ def _judge(arguments: argparse.Namespace, root: Path) -> int:
         why = "no cell was selected" if ended == _NOTHING else str(error)
         say(f"error: no complete report: {why} (pytest ended with {ended})")
         return UNUSABLE
-    code = exit_code(report)
-    unexplained = ended == FAILED and not any(r.verdict in _BAD | _OPEN for r in report.results)
-    if unexplained:
-        code = FAILED  # a stale known failure has no result of its own
+    code = FAILED if ended == STALE else exit_code(report)
     if arguments.json:
         counts = {str(verdict): n for verdict, n in report.counts.items()}
         print(json.dumps({"counts": counts, "exit": code, "seconds": report.seconds}))
