@@ -112,4 +112,4 @@ def _stopped(emitted: list[int], stops: list[tuple[int, ...]]) -> bool:
 
 
 if __name__ == "__main__":
-    serve(StepwiseRuntime())  # type: ignore[arg-type] -- only what its capabilities need is there
+    serve(StepwiseRuntime())

@@ -125,7 +125,8 @@ def spread(
                     continue
                 length = prompt_for(i, j, k or n)
                 lengths = PROMPT_LENGTHS if whole else (length,)
-                dtypes = dtypes_of(model) if whole else (dtype_for(model, i, length // 2, length),)
+                # Parity 0 0 1 1 1 1 0 0 along n, so that each strategy meets both types.
+                dtypes = dtypes_of(model) if whole else (dtype_for(model, i, n // 4 + n // 2),)
                 for dtype, prompt_length in product(dtypes, lengths):
                     found.append(Cell(model, strategy, k, None, dtype, prompt_length))
         return found[::5] if profile == "smoke" else found

@@ -204,6 +204,30 @@ class RuntimeSession(Protocol):
         ...
 
 
+class SmallestSession(Protocol):
+    """What every session has; the rest of `RuntimeSession` goes with the capabilities."""
+
+    def prefill(self, tokens: Sequence[int], /) -> Outcome:
+        """See `RuntimeSession`."""
+        ...
+
+    def close(self) -> None:
+        """See `RuntimeSession`."""
+        ...
+
+
+class Adapter(Protocol):
+    """What `serve` takes: a runtime whose sessions have the methods of its capabilities."""
+
+    def describe(self) -> Description:
+        """See `Runtime`."""
+        ...
+
+    def open(self, model: str, checkpoint: Path, options: Options, /) -> SmallestSession:
+        """See `Runtime`."""
+        ...
+
+
 class Runtime(Protocol):
     """A decoder to be judged."""
 

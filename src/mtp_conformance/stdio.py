@@ -17,18 +17,19 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import mlx.core as mx
 
 from mtp_conformance.protocol import (
     PROTOCOL_VERSION,
+    Adapter,
     Description,
     Generated,
     Options,
     Outcome,
-    Runtime,
     RuntimeSession,
+    SmallestSession,
 )
 
 Json = dict[str, Any]
@@ -45,8 +46,10 @@ def describe_json(description: Description) -> Json:
     }
 
 
-def serve(runtime: Runtime) -> None:
+def serve(runtime: Adapter) -> None:
     """Answer requests from stdin until it ends.
+
+    A session needs only the methods of the capabilities its runtime lists.
 
     Whatever the runtime prints goes to stderr, so that it cannot break a line of the protocol.
     """
@@ -61,7 +64,7 @@ def serve(runtime: Runtime) -> None:
 class _Server:
     """The sessions of one process."""
 
-    def __init__(self, runtime: Runtime, channel: IO[str]) -> None:
+    def __init__(self, runtime: Adapter, channel: IO[str]) -> None:
         self._runtime = runtime
         self._channel = channel
         self._sessions: dict[str, RuntimeSession] = {}
@@ -96,7 +99,8 @@ class _Server:
             return {}
         return self._call(session, op, args)
 
-    def _add(self, session: RuntimeSession) -> Json:
+    def _add(self, opened: SmallestSession) -> Json:
+        session = cast("RuntimeSession", opened)  # only what it has capabilities for is called
         name = f"s{len(self._sessions)}-{self._files}"
         self._files += 1
         self._sessions[name] = session

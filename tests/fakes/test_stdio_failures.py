@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.process import ProcessRuntime, TimeLimits
+from mtp_conformance.process import MOST_TIMEOUTS, ProcessRuntime, TimeLimits
 from mtp_conformance.protocol import Options
 
 SAID = {
@@ -35,6 +35,21 @@ def test_misbehaviour_is_one_error(mode: str, tmp_path: Path) -> None:
         session.round([2])
     again = runtime.open("m", tmp_path, Options())
     assert (again.prefill([1]).tokens, runtime.generation) == ((1,), 2)
+    runtime.close()
+
+
+def test_model_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """After two time limits one model is not opened again; another model is."""
+    command = f"{sys.executable} -m tests.fakes.stdio_runtime hangs"
+    runtime = ProcessRuntime(command, TimeLimits(open=60, call=1))
+    for _ in range(MOST_TIMEOUTS):
+        session = runtime.open("m", tmp_path, Options())
+        session.prefill([1])
+        with pytest.raises(RuntimeFailure, match="no answer within 1 s \\(--time-limit"):
+            session.round([2])
+    with pytest.raises(RuntimeFailure, match="m let 2 time limits pass and is not asked again"):
+        runtime.open("m", tmp_path, Options())
+    assert runtime.open("another", tmp_path, Options()).prefill([1]).tokens == (1,)
     runtime.close()
 
 

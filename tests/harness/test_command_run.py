@@ -29,6 +29,16 @@ def test_right_decoder(tmp_path: Path) -> None:
     }
 
 
+def test_near_tie_alone_is_inconclusive(tmp_path: Path) -> None:
+    """A right runtime that rounds differently ends with 3, and says rate and severity."""
+    cell = "[gdn-mtp2-tape-k2-bfloat16-p6]"
+    runtime = "tests.fakes.rounds_differently:make_runtime"
+    words = ["--case", "stream.greedy.guessed-drafts", "-k", cell, "-n", "0"]
+    done = _run(tmp_path, *words, "--profile", "default", "--runtime", runtime)
+    assert done.returncode == 3
+    assert "near-ties: 1 of 1 streams, logits at most 0.03125 apart" in done.stdout
+
+
 def test_wrong_decoder(tmp_path: Path) -> None:
     """A wrong runtime fails with 1, and its failure carries a command and a minimal round."""
     done = _run(tmp_path, *CASE, "--runtime", "tests.fakes.always_wrong:AlwaysWrong")

@@ -15,6 +15,7 @@ def test_expired_entry(known_run: Run) -> None:
     """A cell whose entry has expired stays a fail; the note names day and owner."""
     result = known_run(entry(expires="2020-02-29", params={"k": 1}))
     result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["*known failure that expired on 2020-02-29, owner somebody*"])
     failed = known_run.results()[1]
     assert failed.verdict is Verdict.FAIL
     assert "expired on 2020-02-29, owner somebody" in (failed.reason or "")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mtp_conformance.known_run import STALE as EXIT
 from tests.harness.known_failures import Run, entry
 
 LISTED = entry() + entry(message="AssertionError: 2 of 2", params={"k": 2})
@@ -19,21 +20,21 @@ def test_stale_entry(known_run: Run, stale: str) -> None:
     result = known_run(LISTED + stale)
     result.assert_outcomes(xfailed=2)
     result.stdout.fnmatch_lines([SAID])
-    assert result.ret == 1
+    assert result.ret == EXIT
 
 
 def test_in_workers(known_run: Run) -> None:
     """Under xdist a stale entry is found too."""
     result = known_run(LISTED + STALE["case"], "-n", "2", subprocess=True)
     result.stdout.fnmatch_lines([SAID])
-    assert result.ret == 1
+    assert result.ret == EXIT
 
 
 def test_in_a_shard(known_run: Run) -> None:
     """A shard collects the whole suite, so it finds a stale entry, and only such."""
     options = ("--shard", "1/2")
     known_run(LISTED, *options).stdout.no_fnmatch_line("*no cell of the suite*")
-    assert known_run(LISTED + STALE["case"], *options).ret == 1
+    assert known_run(LISTED + STALE["case"], *options).ret == EXIT
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,40 @@
 """Smoke finds what is wrong with an adapter and says what to do."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mtp_conformance import Oracles
-from mtp_conformance.adapters.builtin import make_runtime, zoo_materials
-from mtp_conformance.protocol import Runtime
+from mtp_conformance.adapters.builtin import (
+    BuiltinRuntime,
+    BuiltinSession,
+    make_runtime,
+    zoo_materials,
+)
+from mtp_conformance.protocol import Generated, Options, Runtime
 from mtp_conformance.smoke import Check, Status, smoke
 from tests.fakes.claims_state import ClaimsState
+from tests.fakes.flaky import Flaky
 from tests.fakes.ignores_drafts import IgnoresDrafts
 from tests.fakes.lies_about_k import LiesAboutK
 from tests.fakes.live_views import LiveViews
 from tests.fakes.shares_forks import SharesForks
+
+
+class DropsGuess(BuiltinRuntime):
+    """Takes any guess for its own drafts."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
+        """A session that drops the guess."""
+        return _Deaf(*super().open(model, checkpoint, options).parts)
+
+
+class _Deaf(BuiltinSession):
+    def generate(self, tokens: Sequence[int], **arguments: Any) -> Generated:
+        arguments["guess"] = None
+        return super().generate(tokens, **arguments)
 
 
 def _wrong(runtime: Runtime, folder: Path) -> dict[str, str]:
@@ -25,10 +47,17 @@ def test_builtin_is_fit(tmp_path: Path) -> None:
     assert _wrong(make_runtime(), tmp_path) == {}
 
 
+def test_what_others_rely_on_is_said_alone(tmp_path: Path) -> None:
+    """Shared forks break every later check; only the fork is reported."""
+    assert list(_wrong(SharesForks(), tmp_path)) == ["a fork is independent"]
+
+
 @pytest.mark.parametrize(
     ("runtime", "check", "advice"),
     [
         (LiveViews, "state is a copy", "must return copies"),
+        (Flaky, "plain decoding repeats", "two rows of logits"),
+        (DropsGuess, "a guess is used", "guess[i] must be what is drafted"),
         (SharesForks, "a fork is independent", "advancing a fork changed"),
         (IgnoresDrafts, "drafts are injected", "must verify the drafts it is given"),
         (IgnoresDrafts, "generate drafts", "drafted nothing"),

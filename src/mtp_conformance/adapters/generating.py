@@ -103,7 +103,9 @@ class GeneratorSession:
         """
         if self._k != len(drafts):
             if self._rounds:
-                raise ValueError("unsupported: this runtime's generator keeps the K it started with")
+                raise ValueError(
+                    "unsupported: this runtime's generator keeps the K it started with"
+                )
             self._run(len(drafts))
         assert self._running is not None
         self._rounds += 1
