@@ -6,8 +6,10 @@ Works on a machine that has Python 3.11 or later and nothing else: if nox is mis
 ``python3 noxfile.py --list`` prints the sessions.
 """
 
+import hashlib
 import runpy
 import shutil
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -20,6 +22,9 @@ import nox  # noqa: E402  (run as a script, the line above has left for a Python
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["conformance"]
 nox.options.reuse_venv = "yes"
+PEERS = {lock.stem: lock for lock in sorted((ROOT / "conformance" / "peers").glob("*.txt"))}
+"""Other runtimes by name, and the lock of each one's environment."""
+
 nox.options.default_venv_backend = "virtualenv"  # pip, so that the user's pip settings apply
 
 
@@ -68,6 +73,95 @@ def gate(session: nox.Session) -> None:
     """Say whether this may be merged: lint, import rules, types, tests, conformance."""
     _install(session, "dev")
     session.run("python", ".ci/gate.py", *session.posargs)
+
+
+def _python_for(lock: Path) -> str:
+    """The Python a runtime needs, from the first line of its lock: `# python 3.12`."""
+    return lock.read_text().splitlines()[0].removeprefix("# python ")
+
+
+@nox.session
+@nox.parametrize(
+    "python, peer", [nox.param(_python_for(lock), name, id=name) for name, lock in PEERS.items()]
+)
+def peers(session: nox.Session, peer: str) -> None:
+    """Judge another runtime in an environment of its own; `-- --fresh` judges again."""
+    session.notify("matrix")
+    _install_lock(session, PEERS[peer])
+    suite = _suite_python(session)
+    out = ROOT / "reports" / "peers" / peer
+    key, stamp = _key_of(peer), out / "judged.key"
+    fresh = "--fresh" in session.posargs
+    judged = (out / "report.jsonl").exists() and stamp.exists() and stamp.read_text() == key
+    if judged and not fresh:
+        session.log(f"{peer} is judged already: {out.relative_to(ROOT)}; `-- --fresh` repeats")
+        return
+    stamp.unlink(missing_ok=True)
+    python = Path(session.bin) / "python"
+    command = f"{python} -m mtp_conformance.adapters.{peer.replace('-', '_')}"
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+    session.run(
+        *(suite, "-m", "mtp_conformance.stock"),
+        *("--runtime-cmd", command, "--out", str(_made(out) / "stock.json")),
+        env=environment,
+        external=True,
+    )
+    session.run(
+        *(suite, "-m", "mtp_conformance", "run", "--profile", "peers", "--quiet"),
+        *("--runtime-cmd", command, "--out", str(out)),
+        env=environment,
+        external=True,
+        success_codes=[0, 1, 3],  # whatever was found, it was judged
+    )
+    stamp.write_text(key)
+
+
+@nox.session(venv_backend="none")
+def matrix(session: nox.Session) -> None:
+    """Write docs/matrix.md and docs/matrix.html from the runtimes judged so far."""
+    suite = _suite_python(session)
+    folders = [str(path.parent) for path in sorted(ROOT.glob("reports/peers/*/report.jsonl"))]
+    command = (suite, "-m", "mtp_conformance", "report", "matrix", *folders, "--out", "docs")
+    session.run(*command, external=True)
+
+
+def _suite_python(session: nox.Session) -> str:
+    """The Python of an environment with the suite, shared by the sessions that judge others."""
+    folder = ROOT / ".nox" / "suite"
+    python, installed = folder / "bin" / "python", folder / "pyproject.toml"
+    if not installed.exists() or installed.read_bytes() != (ROOT / "pyproject.toml").read_bytes():
+        session.run_install(sys.executable, "-m", "virtualenv", str(folder), external=True)
+        command = (str(python), "-m", "pip", "install", "--editable", f"{ROOT}[suite]")
+        session.run_install(*command, external=True)
+        shutil.copy(ROOT / "pyproject.toml", installed)
+    return str(python)
+
+
+def _install_lock(session: nox.Session, lock: Path) -> None:
+    """Install a lock, and nothing that is not in it, unless it is the one installed last."""
+    installed = Path(session.virtualenv.location) / lock.name
+    if installed.exists() and installed.read_bytes() == lock.read_bytes():
+        return
+    session.install("--no-deps", "-r", str(lock))
+    shutil.copy(lock, installed)
+
+
+def _key_of(peer: str) -> str:
+    """A digest of everything a runtime's report depends on but the machine."""
+    files = [PEERS[peer]]
+    for pattern in ("conformance/**/*.py", "src/mtp_conformance/**/*.py", "reference_models/*.py"):
+        files += ROOT.glob(pattern)
+    files += ROOT.glob(f"conformance/known/{peer}.toml")
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        if file.parent.name != "adapters" or file.stem in (peer.replace("-", "_"), "generating"):
+            digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @nox.session

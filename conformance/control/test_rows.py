@@ -15,6 +15,7 @@ from mtp_conformance import (
     case,
     logits_of,
     require_equal,
+    target_arrays,
 )
 from mtp_conformance.grid import DEPTHS, spread
 
@@ -40,3 +41,25 @@ def test_block_equals_steps(oracles: Oracles, cell: Cell, witness: Witness) -> N
             logits_of(outcome.logits), {"logits": steps}, what="one-token steps", round=1
         )
         witness.add(compared=compared, drafted=k, accepted=outcome.accepted)
+
+
+@case(
+    "control.rows.prefill-equals-steps",
+    clause="row-exactness",
+    level="should",
+    needs=("state", "drafts"),
+    oracle="K=0 of the same runtime",
+    witness="arrays compared",
+    since="0.1.0",
+    cells=spread(strategies=("tape",), depths=(3,)),
+)
+def test_prefill_equals_steps(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """One pass over prompt and tokens leaves the state that a prompt and steps leave."""
+    oracles.need(Capability.STATE, Capability.DRAFTS)
+    group, rounds = oracles.group(cell), cell.k or 0
+    compared = require_equal(
+        target_arrays(group.direct_state(rounds)),
+        target_arrays(group.plain_state(rounds)),
+        what=f"a prompt and {rounds} one-token steps",
+    )
+    witness.add(compared=compared)

@@ -30,7 +30,7 @@ from mtp_conformance.protocol import Options
 def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Wherever max_tokens falls in a block, the caches end at the emitted frontier."""
     oracles.need(Capability.STREAM, Capability.STATE, Capability.GUESS)
-    oracles.need_frontier()
+    oracles.held_after_stop(1)
     group = oracles.group(cell)
     options, view = oracles.prefill_like(cell)
     k = cell.k or 0
@@ -38,8 +38,8 @@ def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         for budget, session, made in _budgets(group, options, k, witness):
             compared = require_equal(
                 view(session.state()),
-                view(group.direct_state(budget - 1)),
-                what=f"one prefill over {budget} emitted tokens but the last",
+                view(group.direct_state(oracles.held_after_stop(budget))),
+                what=f"one prefill over what {budget} emitted tokens leave in the caches",
             )
             witness.add(compared=compared, **made.engagement)
     witness.require(accepted=k)

@@ -8,7 +8,7 @@ import sys
 
 from mtp_conformance.commands import diff, explain, probe, report, run, smoke
 from mtp_conformance.commands import list as list_
-from mtp_conformance.failure import RuntimeFailure, RuntimeNameError
+from mtp_conformance.failure import RuntimeFailure, RuntimeNameError, UsageError
 from mtp_conformance.suite import SuiteError
 
 _EXAMPLES = """examples:
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (RuntimeFailure, RuntimeNameError, SuiteError) as error:
+    except (RuntimeFailure, RuntimeNameError, UsageError, SuiteError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -7,13 +7,13 @@ the same rounds again in a session of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import mlx.core as mx
 
+from mtp_conformance import answers
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.protocol import (
     Capability,
@@ -27,8 +27,8 @@ from mtp_conformance.protocol import (
 from mtp_conformance.verdict import Unsupported
 
 T = TypeVar("T")
+U = TypeVar("U")
 State = dict[str, mx.array]
-_NAME = re.compile(r"(layers|head)\.(\d+|frontier)\.[a-z_]+")
 _UNSUPPORTED = "unsupported:"
 
 
@@ -37,13 +37,34 @@ class CheckedRuntime:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.description: Description = runtime.describe()
+        self.description: Description = self.answer(
+            "describe", runtime.describe, answers.description
+        )
         self.vocabularies: dict[str, int] = {}
 
     @property
     def generation(self) -> int:
         """How often the runtime's process was started anew; sessions of an older one are gone."""
         return getattr(self._runtime, "generation", 0)
+
+    @property
+    def in_process(self) -> bool:
+        """Whether the runtime runs in this process, under this process's mlx settings."""
+        return not hasattr(self._runtime, "generation")
+
+    def answer(self, operation: str, call: Callable[[], T], check: Callable[[T], U]) -> U:
+        """Ask the runtime and check what it says.
+
+        Raises:
+            Unsupported: it said `unsupported: why`.
+            RuntimeFailure: it raised, or its answer is not one; with the tail of its stderr.
+        """
+        given = guarded(operation, call)
+        try:
+            return check(given)
+        except answers.BadAnswer as error:
+            tail = getattr(self._runtime, "stderr_tail", str)()
+            raise RuntimeFailure(str(error), tail) from error
 
     def offers(self, *capabilities: Capability) -> bool:
         """Whether the runtime lists all of these."""
@@ -63,7 +84,11 @@ class CheckedRuntime:
 
     def start(self, model: str, checkpoint: Path, options: Options) -> RuntimeSession:
         """Open the runtime's own session."""
-        return guarded("open", lambda: self._runtime.open(model, checkpoint, options))
+        return self.answer(
+            "open",
+            lambda: self._runtime.open(model, checkpoint, options),
+            lambda value: answers.session(value, "open"),
+        )
 
 
 class CheckedSession:
@@ -86,15 +111,16 @@ class CheckedSession:
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
-        outcome = guarded("prefill", lambda: self._inner.prefill(tokens))
+        outcome = self._outcome("prefill", lambda: self._inner.prefill(tokens), drafts=0)
         self._prompt = tuple(tokens)
-        return self._check_outcome(outcome, drafts=0)
+        return outcome
 
     def round(self, drafts: Sequence[int]) -> Outcome:
         """See the protocol."""
-        outcome = guarded("round", lambda: self._inner.round(tuple(drafts)))
-        self._rounds.append(tuple(drafts))
-        return self._check_outcome(outcome, drafts=len(drafts))
+        given = tuple(drafts)
+        outcome = self._outcome("round", lambda: self._inner.round(given), drafts=len(given))
+        self._rounds.append(given)
+        return outcome
 
     def generate(
         self,
@@ -107,7 +133,7 @@ class CheckedSession:
         guess: Sequence[int] | None = None,
     ) -> Generated:
         """See the protocol."""
-        made = guarded(
+        return self._runtime.answer(
             "generate",
             lambda: self._inner.generate(
                 tokens,
@@ -117,14 +143,8 @@ class CheckedSession:
                 stop_sequences=stop_sequences,
                 guess=guess,
             ),
+            lambda made: answers.generated(made, num_draft_tokens),
         )
-        if not 0 < len(made.tokens) <= max_tokens:
-            raise RuntimeFailure(f"generate emitted {len(made.tokens)} tokens of {max_tokens}")
-        if not 0 <= made.accepted <= made.drafted:
-            raise RuntimeFailure(f"generate says {made.accepted} of {made.drafted} accepted")
-        if num_draft_tokens == 0 and made.drafted:
-            raise RuntimeFailure(f"generate drafted {made.drafted} tokens with K=0")
-        return made
 
     def state(self) -> State:
         """See the protocol; copies, in case the runtime handed out what it writes into."""
@@ -137,24 +157,11 @@ class CheckedSession:
 
     def uncopied_state(self) -> State:
         """The very arrays the runtime handed out."""
-        state = guarded("state", self._inner.state)
-        if not state:
-            raise RuntimeFailure(
-                "state has no array; return every cache array as layers.I.component, "
-                "or leave `state` out of the capabilities"
-            )
-        for name, array in state.items():
-            if not _NAME.fullmatch(name):
-                raise RuntimeFailure(
-                    f"state has an array {name!r}; names are layers.I.component, head.I.component"
-                )
-            if not isinstance(cast("object", array), mx.array):
-                raise RuntimeFailure(f"state's {name} is a {type(array).__name__}, not an array")
-        return state
+        return self._runtime.answer("state", self._inner.state, answers.state)
 
     def timings(self) -> dict[str, float]:
         """See the protocol."""
-        return guarded("timings", self._inner.timings)
+        return self._runtime.answer("timings", self._inner.timings, answers.timings)
 
     def cancel(self) -> None:
         """See the protocol."""
@@ -165,7 +172,11 @@ class CheckedSession:
         chosen = options or self._options
         inner = None
         if self._runtime.offers(Capability.FORK):
-            inner = guarded("fork", lambda: self._inner.fork(chosen))
+            inner = self._runtime.answer(
+                "fork",
+                lambda: self._inner.fork(chosen),
+                lambda value: answers.session(value, "fork"),
+            )
         twin = CheckedSession(self._runtime, *self._origin, chosen, inner)
         if inner is None and self._prompt:
             twin.prefill(self._prompt)
@@ -178,28 +189,16 @@ class CheckedSession:
         """See the protocol."""
         guarded("close", self._inner.close)
 
-    def _check_outcome(self, outcome: Outcome, drafts: int) -> Outcome:
-        if not 0 <= outcome.accepted <= drafts:
-            raise RuntimeFailure(f"accepted {outcome.accepted} of {drafts} drafts")
-        if len(outcome.tokens) != outcome.accepted + 1:
-            raise RuntimeFailure(
-                f"emitted {len(outcome.tokens)} tokens with {outcome.accepted} drafts accepted; "
-                f"{outcome.accepted + 1} are due"
-            )
-        if any(token < 0 for token in outcome.tokens):
-            raise RuntimeFailure(f"emitted negative token ids: {outcome.tokens}")
-        if self._runtime.offers(Capability.LOGITS):
-            self._check_logits(outcome.logits, drafts + 1)
-        return outcome
+    def _outcome(self, operation: str, call: Callable[[], Outcome], drafts: int) -> Outcome:
+        def check(value: Outcome) -> Outcome:
+            found = answers.outcome(value, drafts, operation)
+            if self._runtime.offers(Capability.LOGITS):
+                size = self._runtime.vocabularies.get(self._origin[0])
+                rows = answers.logits(found.logits, drafts + 1, size, found.tokens)
+                self._runtime.vocabularies[self._origin[0]] = rows.shape[-1]
+            return found
 
-    def _check_logits(self, logits: mx.array | None, rows: int) -> None:
-        if logits is None:
-            raise RuntimeFailure("claims to give logits and gave none")
-        size = self._runtime.vocabularies.setdefault(self._origin[0], logits.shape[-1])
-        if logits.shape != (rows, size):
-            raise RuntimeFailure(f"logits are {logits.shape}, not {(rows, size)}")
-        if mx.isnan(logits).any().item():
-            raise RuntimeFailure("logits hold NaN")
+        return self._runtime.answer(operation, call, check)
 
 
 def guarded(operation: str, call: Callable[[], T]) -> T:
@@ -213,7 +212,7 @@ def guarded(operation: str, call: Callable[[], T]) -> T:
         return call()
     except (RuntimeFailure, Unsupported):
         raise
-    except Exception as error:  # a stranger's code; its cases become errors
+    except (Exception, SystemExit) as error:  # a stranger's code; its cases become errors
         message = str(error)
         if message.startswith(_UNSUPPORTED):
             raise Unsupported(message.removeprefix(_UNSUPPORTED).strip()) from error

@@ -16,5 +16,9 @@ class RuntimeFailure(Exception):
         super().__init__(message + tail)
 
 
+class UsageError(ValueError):
+    """An option that cannot be used; the message says what to give."""
+
+
 class RuntimeNameError(ValueError):
     """A `--runtime` that names no factory; the message says what to give."""

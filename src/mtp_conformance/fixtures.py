@@ -51,7 +51,10 @@ def card_of(description: Description) -> dict[str, object]:
         "versions": dict(description.versions),
         "capabilities": sorted(c.value for c in description.capabilities),
         "strategies": list(description.strategies),
+        "head_rows": list(description.head_rows),
         "max_draft_tokens": description.max_draft_tokens,
+        "after_stop": description.after_stop,
+        "notes": dict(description.notes),
     }
 
 
@@ -71,13 +74,14 @@ def oracles(
     else:
         seconds = cast("float", config.getoption("time_limit"))
         limits = TimeLimits(open=OPEN_FACTOR * seconds, call=seconds)
-        runtime = process = ProcessRuntime(command, limits)
+        runtime = process = ProcessRuntime(command, limits, cast("str", config.getoption("device")))
     try:
         materials = builtin.zoo_materials(tmp_path_factory.mktemp("checkpoints"))
         found = Oracles(runtime, materials)
     except RuntimeFailure as error:
         pytest.exit(f"--runtime-cmd {command}: {error}", returncode=2)
-    card = {**card_of(found.description), "mx_compile": config.getoption("mx_compile")}
+    compiles = config.getoption("mx_compile") if process is None else "as its process decides"
+    card = {**card_of(found.description), "mx_compile": compiles}
     describe_runtime(config, card)
     yield found
     if process is not None:

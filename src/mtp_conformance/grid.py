@@ -2,7 +2,8 @@
 
 The default profile has every model x strategy x K x accepted once; data type and prompt
 length go along such that every pair of values of any two axes occurs together somewhere.
-`full` has the whole product, `smoke` a handful.
+`full` has the whole product, `smoke` a handful. `peers` is what other runtimes are compared
+by: the families they know, every strategy of theirs, the depths that most of them have.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ AGREEING_MODELS = ("gdn-agree", "gdn-agree+mlx-lm")
 CLASS_MODELS = ("gdn+mlx-lm", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Checkpoints of the zoo in mlx-lm's own model classes."""
 
-EXPERT_MODELS = ("gdn-moe", "flash-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
+PEER_MODELS = ("attn", "gdn", "gdn-agree", "gdn-moe", "gdn-next", "flash-next")
+"""Models of families that other runtimes open, in profile `peers`."""
+
+PEER_DEPTH = 3
+"""The deepest K of profile `peers`; deeper cells become cells of this depth."""
+
+EXPERT_MODELS = ("gdn-moe", "gdn-next", "flash-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Models with routed experts."""
 
 STRATEGIES = ("tape", "rerun", "snapshot", "replay")
@@ -41,16 +48,44 @@ def dtypes_of(model: str) -> tuple[str, ...]:
 def with_strategies(cells: Sequence[Cell], strategies: Sequence[str]) -> list[Cell]:
     """The cells with another runtime's strategies in place of the builtin decoder's.
 
-    Each strategy of the grid stands for one of the given ones, in turn; cells that become the
-    same are run once.
+    Each strategy of the grid stands for one of the given ones, or for several where there are
+    more, in turn; cells that become the same are run once.
     """
     found: dict[str, Cell] = {}
-    stands_for = {name: strategies[i % len(strategies)] for i, name in enumerate(STRATEGIES)}
+    size = len(STRATEGIES)
+    stands_for = {
+        name: strategies[i::size] or strategies[i % len(strategies) :][:1]
+        for i, name in enumerate(STRATEGIES)
+    }
     for cell in cells:
-        chosen = stands_for.get(cell.strategy or "", cell.strategy)
-        renamed = replace(cell, strategy=chosen)
-        found.setdefault(renamed.id, renamed)
+        for chosen in stands_for.get(cell.strategy or "", [cell.strategy]):
+            renamed = replace(cell, strategy=chosen)
+            found.setdefault(renamed.id, renamed)
     return list(found.values())
+
+
+def within_depth(cells: Sequence[Cell], most: int) -> list[Cell]:
+    """The cells, with K lowered to a runtime's deepest where all of a model's are deeper.
+
+    A model that keeps a shallow enough cell keeps the deep ones too, as unsupported.
+    """
+    shallowest: dict[str | None, int] = {}
+    for cell in cells:
+        if cell.k is not None:
+            shallowest[cell.model] = min(cell.k, shallowest.get(cell.model, cell.k))
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.k is not None and shallowest[cell.model] > most:
+            accepted = cell.accepted if cell.accepted is None else min(cell.accepted, most)
+            cell = replace(cell, k=most, accepted=accepted)  # noqa: PLW2901
+        found.setdefault(cell.id, cell)
+    return list(found.values())
+
+
+def _for_peers(models: Sequence[str]) -> list[str]:
+    """The models of a case that other runtimes know; in mlx-lm's classes or not is one."""
+    names = {name.partition("+")[0] for name in models}
+    return [name for name in PEER_MODELS if name in names]
 
 
 def prompt_for(*position: int) -> int:
@@ -73,6 +108,11 @@ def one_round(profile: str) -> Sequence[Cell]:
     if profile == "smoke":
         axes = product(enumerate(MODELS), enumerate(STRATEGIES[:2]), ((1, 0), (3, 1)))
         return [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
+    if profile == "peers":
+        rounds = [(k, accepted) for k, accepted in ROUNDS if k <= PEER_DEPTH]
+        axes = product(enumerate(PEER_MODELS), enumerate(STRATEGIES), rounds)
+        cells = [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
+        return [replace(c, dtype=DTYPES[0]) if c.model in EXPERT_MODELS else c for c in cells]
     axes = product(enumerate(MODELS), enumerate(STRATEGIES), ROUNDS)
     cells = [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
     classes = product(enumerate(CLASS_MODELS), enumerate(ROUNDS))
@@ -116,17 +156,23 @@ def spread(
     """
 
     def cells(profile: str) -> Sequence[Cell]:
-        whole = profile == "full"
+        whole, peers = profile == "full", profile == "peers"
         found: list[Cell] = []
         chosen = [m for m in models if whole or m not in only_in_full]
-        for (i, model), (n, k) in product(enumerate(chosen), enumerate(depths)):
+        used = depths
+        if peers:
+            chosen = _for_peers(chosen)
+            used = list(dict.fromkeys(k and min(k, PEER_DEPTH) for k in depths))
+        for (i, model), (n, k) in product(enumerate(chosen), enumerate(used)):
             for j, strategy in enumerate(strategies):
-                if not (whole or every_strategy) and j != (i + n) % len(strategies):
+                if not (whole or peers or every_strategy) and j != (i + n) % len(strategies):
                     continue
                 length = prompt_for(i, j, k or n)
                 lengths = PROMPT_LENGTHS if whole else (length,)
                 # Parity 0 0 1 1 1 1 0 0 along n, so that each strategy meets both types.
                 dtypes = dtypes_of(model) if whole else (dtype_for(model, i, n // 4 + n // 2),)
+                if peers and model in EXPERT_MODELS:
+                    dtypes = DTYPES[:1]  # mlx's CPU backend gathers experts in float32 only
                 for dtype, prompt_length in product(dtypes, lengths):
                     found.append(Cell(model, strategy, k, None, dtype, prompt_length))
         return found[::5] if profile == "smoke" else found

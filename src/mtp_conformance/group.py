@@ -97,7 +97,7 @@ class Group:
         if len(self._stream) < length:
             length = -(-length // _STREAM_CHUNK) * _STREAM_CHUNK
             made = self.open(Options()).generate(self.prompt, num_draft_tokens=0, max_tokens=length)
-            self._stream = list(made.tokens)
+            self._stream = list(made.tokens[:length])
             if len(self._stream) < length:
                 raise RuntimeFailure(f"K=0 emitted {len(self._stream)} tokens of {length}")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import mlx.core as mx
 
@@ -22,6 +23,9 @@ from mtp_conformance.verdict import Inconclusive, Unsupported
 Groups = OrderedDict[GroupKey, Group]
 TIE_FREE_GAP = 1e-3
 """Scores at the cut further apart than this are no tie in any of the data types used."""
+MOST_ROUNDING = {"float32": 2.0**-8, "bfloat16": 2.0**-3, "float16": 2.0**-6}
+"""How far apart rounding can bring logits or state of a model, in parts of the largest. A pass
+further from one-row steps than that does not round otherwise, it computes something else."""
 _TIE_FREE_TOKENS = 16
 _GROUPS_KEPT = 4
 _DRAWS = (0, 19, 47)  # code, code, prose
@@ -84,15 +88,16 @@ class Oracles:
             most = self.description.max_draft_tokens
             raise Unsupported(f"{self.description.name} drafts at most {most} tokens, not {k}")
 
-    def need_frontier(self) -> None:
-        """Refuse a case about caches after an end that the runtime leaves inside a block.
+    def held_after_stop(self, emitted: int) -> int:
+        """How many of the emitted tokens the target's caches hold once `generate` ended.
 
         Raises:
-            Unsupported: says so.
+            Unsupported: the runtime leaves them anywhere in the last block.
         """
-        if self.description.after_stop != "frontier":
+        if self.description.after_stop == "block":
             name = self.description.name
-            raise Unsupported(f"{name} leaves its caches inside the last block when it stops")
+            raise Unsupported(f"{name} leaves its caches anywhere in the last block when it stops")
+        return emitted if self.description.after_stop == "emitted" else emitted - 1
 
     def options(self, cell: Cell, *, head_rows: str = "") -> Options:
         """How the sessions of a cell decode.
@@ -195,7 +200,8 @@ class Oracles:
         """Whether a verify pass of K+1 rows gives the loaded model the bits of one-row steps.
 
         Three draws of prompt and drafts; one row that differs in one of them is enough for no.
-        A runtime that shows no logits is taken to be exact: nothing may be loosened for it.
+        A runtime that shows no logits is taken to be exact, and so is one whose logits are apart
+        by more than rounding can be: nothing may be loosened for either.
         """
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
             return True
@@ -216,10 +222,15 @@ class Oracles:
 
     def _draw_is_exact(self, key: GroupKey, start: int, k: int) -> bool:
         group = self._draw(key, start)
-        block = group.prefilled(Options()).round(group.drafts(1, k, k)).logits
+        session = group.prefilled(Options())
+        block = session.round(group.drafts(1, k, k)).logits
         assert block is not None
-        rows = [bits_equal(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
-        return not any(rows)
+        pairs = [(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
+        if self.runtime.offers(Capability.STATE):  # logits of a narrow type hide much of it
+            state, steps = target_arrays(session.state()), group.plain_state(k + 1)
+            pairs += [(array, steps[name]) for name, array in state.items() if name in steps]
+        equal = all(bits_equal(*pair) is None for pair in pairs)
+        return equal or not all(_alike(*pair, MOST_ROUNDING[key.dtype]) for pair in pairs)
 
     @contextmanager
     def bits_against_steps(self, group: Group, k: int) -> Generator[None]:
@@ -259,6 +270,15 @@ class Oracles:
                 pair = ({"logits": group.plain_logits(n)} for group in (second, first))
                 compared += require_equal(*pair, what=what)
         return compared
+
+
+def _alike(row: mx.array, step: mx.array, rounding: float) -> bool:
+    """Whether two arrays are no further apart than that part of the larger one's largest."""
+    if row.shape != step.shape or row.dtype != step.dtype:
+        return False
+    wide, other = (x.astype(mx.float32) for x in (row, step))
+    largest = mx.abs(other).max() * rounding
+    return cast("bool", (mx.abs(wide - other).max() <= largest).item())
 
 
 def _drawn(key: GroupKey, start: int) -> GroupKey:

@@ -30,7 +30,7 @@ from mtp_conformance.compiling import (
 )
 from mtp_conformance.details import detailed
 from mtp_conformance.exactness import StateDiffers
-from mtp_conformance.grid import with_strategies
+from mtp_conformance.grid import with_strategies, within_depth
 from mtp_conformance.known_run import KnownRun, Place
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.probe import run_probe
@@ -53,7 +53,7 @@ from mtp_conformance.report import (
 from mtp_conformance.reporting import shard
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
-PROFILES = ("default", "gate", "full", "smoke")
+PROFILES = ("default", "gate", "full", "peers", "smoke")
 _USUAL = {"device": "cpu", "mx_compile": "off", "time_limit": "60.0"}
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"
@@ -124,6 +124,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="A,B",
         default=None,
         help="the runtime's ways of rewinding, in place of the builtin decoder's",
+    )
+    group.addoption(
+        "--max-draft-tokens",
+        metavar="K",
+        type=int,
+        default=None,
+        help="the runtime's deepest K; a case that has deeper cells alone is run at this depth",
     )
     group.addoption(
         "--case",
@@ -239,6 +246,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     strategies = cast("str | None", metafunc.config.getoption("strategies"))
     if strategies is not None:
         cells = with_strategies(cells, strategies.split(","))
+    most = cast("int | None", metafunc.config.getoption("max_draft_tokens"))
+    if most is not None:
+        cells = within_depth(cells, most)
     ids = [cell.id for cell in cells]
     if "cell" not in metafunc.fixturenames:
         raise pytest.UsageError(f"{registration.case.id} has cells but takes no argument `cell`")
@@ -476,8 +486,9 @@ def _command(item: pytest.Item) -> str:
         if callspec is not None:
             chosen += ["-k", f"[{callspec.id}]"]
         return shlex.join(["mtp-conformance", "run", *chosen, *words, "-n", "0"])
-    if item.config.getoption("strategies") is not None:
-        words += ["--strategies", cast("str", item.config.getoption("strategies"))]
+    for name in ("strategies", "max_draft_tokens"):
+        if item.config.getoption(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(item.config.getoption(name))]
     if item.config.pluginmanager.hasplugin("xdist"):
         words += ["-n", "0"]
     return shlex.join([_python(), "-m", "pytest", _node_id(item), *words])

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -39,6 +40,7 @@ from mtp_conformance.protocol import (
 Json = dict[str, Any]
 _STDERR_LINES = 20
 _LINE_LIMIT = 2000
+_STDERR_MOMENT = 0.05
 MOST_TIMEOUTS = 2
 """So often one model may let a time limit pass; after that it is not opened again."""
 
@@ -57,13 +59,15 @@ class ProcessRuntime:
     Args:
         command: as typed in a shell; it is split, not run by one.
         limits: seconds.
+        device: `cpu` or `gpu`, what mlx computes on in that process.
 
     Raises:
         RuntimeFailure: the command cannot be started or does not speak this protocol.
     """
 
-    def __init__(self, command: str, limits: TimeLimits | None = None) -> None:
+    def __init__(self, command: str, limits: TimeLimits | None = None, device: str = "cpu") -> None:
         self._command = command
+        self._device = device
         self._limits = limits or TimeLimits()
         self._folder = Path(tempfile.mkdtemp(prefix="mtp-exchange-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -106,6 +110,10 @@ class ProcessRuntime:
             self._process = None
             raise RuntimeFailure(str(error), process.kill()) from error
 
+    def stderr_tail(self) -> str:
+        """The last lines the running process wrote to stderr; empty if there is none."""
+        return "" if self._process is None else self._process.tail()
+
     def load(self, result: Json) -> dict[str, mx.array]:
         """The arrays an answer refers to; the file is removed.
 
@@ -133,7 +141,11 @@ class ProcessRuntime:
             process = _Process(self._command)
             self.generation += 1
             try:
-                hello = {"protocol": PROTOCOL_VERSION, "exchange": str(self._folder)}
+                hello = {
+                    "protocol": PROTOCOL_VERSION,
+                    "exchange": str(self._folder),
+                    "device": self._device,
+                }
                 card = process.ask("hello", "", hello, self._limits.open)
                 self._description = _description(card)
             except (_Broken, RuntimeFailure) as error:
@@ -234,14 +246,15 @@ class _Process:
     def __init__(self, command: str) -> None:
         try:
             self._popen = subprocess.Popen(
-                shlex.split(command),
+                shlex.split(command) or [""],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise RuntimeFailure(f"cannot start {command!r}: {error}") from error
+            why = "it is empty" if not command.strip() else str(error)
+            raise RuntimeFailure(f"cannot start {command!r}: {why}") from error
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._stderr: collections.deque[str] = collections.deque(maxlen=_STDERR_LINES)
         self._count = 0
@@ -292,12 +305,16 @@ class _Process:
             self._raise(op, cast("Json", result))
         return cast("Json", result)
 
-    @staticmethod
-    def _raise(op: str, problem: Json) -> None:
+    def _raise(self, op: str, problem: Json) -> None:
         message = str(problem.get("message", ""))
         if message.startswith("unsupported:"):
             raise RuntimeError(message)
-        raise RuntimeFailure(f"{op}: {problem.get('type', 'error')}: {message}")
+        raise RuntimeFailure(f"{op}: {problem.get('type', 'error')}: {message}", self.tail())
+
+    def tail(self) -> str:
+        """The last lines of stderr; what was written before an answer has a moment to arrive."""
+        time.sleep(_STDERR_MOMENT)
+        return "\n".join(list(self._stderr))
 
     def kill(self) -> str:
         """End the process, whatever it does; returns the tail of its stderr."""

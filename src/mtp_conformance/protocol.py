@@ -64,8 +64,8 @@ class Description:
             chain's hidden, or `target`, the verified residual; the first is the default.
         max_draft_tokens: largest K.
         after_stop: where the caches are once `generate` ended: at the `frontier`, holding every
-            emitted token but the last, or anywhere in the verified `block`. Nothing is claimed
-            of the caches of the latter after an end.
+            emitted token but the last; at all `emitted` tokens; or anywhere in the verified
+            `block`, of which nothing is claimed then.
         notes: what a reader of the report should know, by topic: how a model is loaded where
             that is not the runtime's own loader, which settings make it draft.
     """

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar, cast
@@ -61,9 +62,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Header:
-    """What was run, with what, where. ``manifest`` is the hash of the case metadata.
+    """What was run, with what, where and on which day (UTC).
 
-    ``shard`` is absent from the report of a whole run, ``probe`` from one that probed nothing.
+    ``manifest`` is the hash of the case metadata. ``shard`` is absent from the report of a whole
+    run, ``probe`` from one that probed nothing.
     """
 
     suite_version: str
@@ -80,6 +82,7 @@ class Header:
     argv: tuple[str, ...]
     shard: Shard | None = None
     probe: Mapping[str, object] | None = None
+    date: str = ""
     schema: int = SCHEMA
 
 
@@ -432,6 +435,7 @@ def _read_header(fields: _Fields) -> Header:
         argv=fields.texts("argv"),
         shard=_read_shard(fields),
         probe=None if fields.data.get("probe") is None else fields.mapping("probe"),
+        date=fields.optional_text("date") or "",
     )
 
 
@@ -593,6 +597,7 @@ def environment_header(
         argv=tuple(argv),
         shard=shard,
         probe=probe,
+        date=datetime.now(timezone.utc).date().isoformat(),
     )
 
 

@@ -13,6 +13,7 @@ from mtp_conformance.case import Cell
 from mtp_conformance.exactness import bits_equal, compare_states
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import EOS, Group
+from mtp_conformance.growth import growth_faults
 from mtp_conformance.oracles import Oracles, key_of
 from mtp_conformance.protocol import Capability, Options
 from mtp_conformance.tokens import first_difference
@@ -62,7 +63,7 @@ def smoke(oracles: Oracles, model: str, dtype: str = "float32") -> Iterator[Chec
         if not oracles.runtime.offers(*needs):
             yield Check(name, Status.NOT_OFFERED, f"add {', '.join(n.value for n in needs)}")
             continue
-        check = _check(name, lambda run=run: run(group[0]))
+        check = _check(name, lambda run=run: run(group[0], oracles))
         yield check
         if name in _RELIED_ON and check.status is not Status.OK:
             return
@@ -79,7 +80,7 @@ def _check(name: str, run: Callable[[], object]) -> Check:
     return Check(name, Status.OK)
 
 
-def _plain_decoding_repeats(group: Group) -> None:
+def _plain_decoding_repeats(group: Group, _: Oracles) -> None:
     again = Group(group.runtime, group.checkpoint, group.key, group.prompt)
     advice = "use greedy decoding and start every session from an empty cache"
     index = first_difference(group.stream(6), again.stream(6))
@@ -93,34 +94,36 @@ def _plain_decoding_repeats(group: Group) -> None:
             raise _Wrong(f"K=0 twice gives two rows of logits for token {n}; {advice}")
 
 
-def _drafts_are_injected(group: Group) -> None:
-    right = group.prefilled(Options()).round(group.drafts(1, 2, 2))
-    wrong = group.prefilled(Options()).round(group.drafts(1, 2, 0))
-    if right.accepted != 2:
+def _drafts_are_injected(group: Group, _: Oracles) -> None:
+    k = min(2, group.runtime.description.max_draft_tokens)
+    right = group.prefilled(Options()).round(group.drafts(1, k, k))
+    wrong = group.prefilled(Options()).round(group.drafts(1, k, 0))
+    if right.accepted != k:
         raise _Wrong(
-            f"of two drafts that K=0 itself emits {right.accepted} were accepted; "
+            f"of {k} drafts that K=0 itself emits {right.accepted} were accepted; "
             "round(drafts) must verify the drafts it is given, in one pass, at this K"
         )
     if wrong.accepted:
-        raise _Wrong(f"of two wrong drafts {wrong.accepted} were accepted")
+        raise _Wrong(f"of {k} wrong drafts {wrong.accepted} were accepted")
 
 
-def _generate_drafts(group: Group) -> None:
-    options = Options()
-    made = group.open(options).generate(group.prompt, num_draft_tokens=2, max_tokens=8)
+def _generate_drafts(group: Group, _: Oracles) -> None:
+    k = min(2, group.runtime.description.max_draft_tokens)
+    made = group.open(Options()).generate(group.prompt, num_draft_tokens=k, max_tokens=8)
     if not made.drafted:
         raise _Wrong(
-            "generate with num_draft_tokens=2 drafted nothing: turn off whatever decides not to "
+            f"generate with num_draft_tokens={k} drafted nothing: turn off whatever decides not to "
             "draft (adaptive depth, thresholds), or the stream proves nothing"
         )
 
 
-def _guess_is_used(group: Group) -> None:
+def _guess_is_used(group: Group, _: Oracles) -> None:
     stream = group.stream(9)
     wrong = [(token + 1) % EOS for token in stream]
+    k = min(2, group.runtime.description.max_draft_tokens)
     for guess, said in ((stream, "what K=0 emits"), (wrong, "wrong in every token")):
         made = group.open(Options()).generate(
-            group.prompt, num_draft_tokens=2, max_tokens=7, guess=guess
+            group.prompt, num_draft_tokens=k, max_tokens=7, guess=guess
         )
         if (made.accepted > 0) != (guess is stream):
             raise _Wrong(
@@ -129,22 +132,35 @@ def _guess_is_used(group: Group) -> None:
             )
 
 
-def _state_covers_the_layers(group: Group) -> None:
+def _state_is_whole(group: Group, oracles: Oracles) -> None:
     state = group.prefilled(Options()).state()
-    layers = {int(n.split(".")[1]) for n in state if n.startswith("layers.")}
-    missing = set(range(max(layers, default=0) + 1)) - layers
-    if missing or not layers:
-        raise _Wrong(f"state lacks layers {sorted(missing)}; name arrays layers.I.component")
+    due = oracles.expected_state(group, len(group.prompt))
+    missing = sorted(set(due) - set(state))
+    if missing:
+        raise _Wrong(
+            f"state lacks {', '.join(missing)}; show every array that a layer keeps between "
+            "tokens, named as on the protocol page"
+        )
+    odd = [f"{n} {state[n].shape}, not {due[n]}" for n in due if state[n].shape != due[n]]
+    if odd:
+        raise _Wrong(f"after {len(group.prompt)} tokens of prompt: {'; '.join(odd)}")
 
 
-def _state_shapes_are_stable(group: Group) -> None:
+def _state_moves(group: Group, oracles: Oracles) -> None:
+    del oracles
+    faults = growth_faults(group.plain_state(0), group.plain_state(1), len(group.prompt) + 1)
+    if faults:
+        raise _Wrong("; ".join(faults))
+
+
+def _state_shapes_are_stable(group: Group, _: Oracles) -> None:
     first, second = (group.prefilled(Options()).state() for _ in range(2))
     comparison = compare_states(first, second)
     if comparison.differing:
         raise _Wrong(f"two sessions at one place differ in {', '.join(comparison.differing)}")
 
 
-def _state_is_a_copy(group: Group) -> None:
+def _state_is_a_copy(group: Group, _: Oracles) -> None:
     session = group.prefilled(Options())
     before = session.uncopied_state()
     kept = {name: mx.array(array) for name, array in before.items()}
@@ -159,7 +175,7 @@ def _state_is_a_copy(group: Group) -> None:
         )
 
 
-def _fork_is_independent(group: Group) -> None:
+def _fork_is_independent(group: Group, _: Oracles) -> None:
     original = group.prefilled(Options())
     before = original.state()
     original.fork().round(())
@@ -168,13 +184,13 @@ def _fork_is_independent(group: Group) -> None:
         raise _Wrong(f"advancing a fork changed {', '.join(changed)} of the original")
 
 
-def _head_is_shown(group: Group) -> None:
+def _head_is_shown(group: Group, _: Oracles) -> None:
     state = group.prefilled(Options()).state()
     if not any(name.startswith("head.") for name in state):
         raise _Wrong("head-state is offered and state has no array head.I.component")
 
 
-def _clock_is_monotonic(group: Group) -> None:
+def _clock_is_monotonic(group: Group, _: Oracles) -> None:
     start, session = time.perf_counter(), group.prefilled(Options())
     first = session.timings()
     session.round(())
@@ -187,7 +203,7 @@ def _clock_is_monotonic(group: Group) -> None:
         raise _Wrong(f"a round of {wall:.4f} s was charged {spent:.4f} s; phases overlap")
 
 
-def _cancel_keeps_the_frontier(group: Group) -> None:
+def _cancel_keeps_the_frontier(group: Group, _: Oracles) -> None:
     session = group.prefilled(Options())
     session.cancel()
     token = session.round(()).tokens[0]
@@ -195,16 +211,17 @@ def _cancel_keeps_the_frontier(group: Group) -> None:
         raise _Wrong(f"after cancel the next token is {token}, not {group.stream(2)[1]}")
 
 
-_CHECKS: tuple[tuple[str, tuple[Capability, ...], Callable[[Group], None]], ...] = (
+_CHECKS: tuple[tuple[str, tuple[Capability, ...], Callable[[Group, Oracles], None]], ...] = (
     ("plain decoding repeats", (), _plain_decoding_repeats),
-    ("generate drafts", (Capability.STREAM,), _generate_drafts),
-    ("state covers the layers", (Capability.STATE,), _state_covers_the_layers),
-    ("state shapes are stable", (Capability.STATE,), _state_shapes_are_stable),
     (
         "a fork is independent",
         (Capability.FORK, Capability.STATE, Capability.DRAFTS),
         _fork_is_independent,
     ),
+    ("generate drafts", (Capability.STREAM,), _generate_drafts),
+    ("state is whole", (Capability.STATE,), _state_is_whole),
+    ("state moves", (Capability.STATE, Capability.DRAFTS), _state_moves),
+    ("state shapes are stable", (Capability.STATE,), _state_shapes_are_stable),
     ("drafts are injected", (Capability.DRAFTS,), _drafts_are_injected),
     ("a guess is used", (Capability.STREAM, Capability.GUESS), _guess_is_used),
     ("state is a copy", (Capability.STATE, Capability.DRAFTS), _state_is_a_copy),

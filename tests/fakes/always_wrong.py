@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import mlx.core as mx
+
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession
 from mtp_conformance.protocol import Options, Outcome
 
@@ -16,7 +18,9 @@ class AlwaysWrongSession(BuiltinSession):
         outcome = super().round(drafts)
         if not drafts:
             return outcome
-        return replace(outcome, tokens=tuple(token + 1 for token in outcome.tokens))
+        assert outcome.logits is not None
+        tokens = tuple(token + 1 for token in outcome.tokens)
+        return replace(outcome, tokens=tokens, logits=mx.roll(outcome.logits, 1, -1))
 
 
 class AlwaysWrong(BuiltinRuntime):

@@ -16,6 +16,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
 
+from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.verdict import Unsupported
@@ -23,6 +24,7 @@ from mtp_decoder import HeadRows, Rewind, Session, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
+from reference_models.config import ConfigError
 from reference_models.layout import expected_state
 from reference_models.prompts import prompt_tokens
 from reference_models.ties import smallest_cut_gap
@@ -223,11 +225,18 @@ def warm_up() -> None:
 
 
 def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
-    """The folder of a zoo model's checkpoint below `folder`, written there once."""
+    """The folder of a zoo model's checkpoint below `folder`, written there once.
+
+    Raises:
+        UsageError: the zoo has no such model; the message lists those there are.
+    """
     name = model.partition("+")[0]
     path = folder / f"{name}-{dtype}"
     if not path.exists():
-        checkpoints.write_zoo(name, path, _DTYPES[dtype])
+        try:
+            checkpoints.write_zoo(name, path, _DTYPES[dtype])
+        except ConfigError as error:
+            raise UsageError(str(error)) from error
     return path
 
 

@@ -31,7 +31,7 @@ def components(cache: Any) -> dict[str, mx.array]:
         TypeError: a cache of neither kind; the message names its class.
     """
     slots = getattr(cache, "cache", None)
-    if isinstance(slots, list):
+    if isinstance(slots, list) and not hasattr(cache, "keys"):
         pairs = zip(("conv", "recurrent"), slots, strict=False)
         return {name: array for name, array in pairs if array is not None}
     if hasattr(cache, "keys") and hasattr(cache, "offset"):

@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.process import ProcessRuntime, TimeLimits
 from mtp_conformance.suite import suite_root
@@ -45,12 +46,16 @@ def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
     from mtp_conformance.adapters import builtin  # brings mlx-lm, which takes a second or two
     from mtp_conformance.fixtures import load_runtime
 
+    if not 0 < arguments.time_limit < float("inf"):
+        raise UsageError(f"--time-limit {arguments.time_limit:g}: give seconds above 0")
     limits = TimeLimits(open=5 * arguments.time_limit, call=arguments.time_limit)
     process = None
     if arguments.runtime_cmd is None:
         runtime = load_runtime(arguments.runtime)
     else:
-        runtime = process = ProcessRuntime(arguments.runtime_cmd, limits)
+        runtime = process = ProcessRuntime(
+            arguments.runtime_cmd, limits, getattr(arguments, "device", "cpu")
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder:
             yield Oracles(runtime, builtin.zoo_materials(Path(folder)))

@@ -1,4 +1,4 @@
-"""``mtp-conformance report``: the pages of a report again, and shards joined into one report."""
+"""``mtp-conformance report``: pages of a report, shards joined into one, runtimes compared."""
 
 import argparse
 import sys
@@ -9,7 +9,8 @@ from mtp_conformance.report import ReportError, read_report
 
 _REPORT_NAME = "report.jsonl"
 _USAGE = """mtp-conformance report FILE [--out DIR]
-       mtp-conformance report merge FILE [FILE ...] --out FILE"""
+       mtp-conformance report merge FILE [FILE ...] --out FILE
+       mtp-conformance report matrix DIR [DIR ...] --out DIR"""
 _EXAMPLES = """examples:
   mtp-conformance report reports/conformance/report.jsonl
       check a report and write report.html, junit.xml, summary.md and badge.json beside it
@@ -17,8 +18,11 @@ _EXAMPLES = """examples:
       the same, into another folder
   mtp-conformance report merge shard-1 shard-2 --out whole/report.jsonl
       join the reports of `--shard 1/2` and `--shard 2/2`, and write the pages beside the result
+  mtp-conformance report matrix reports/peers/* --out docs
+      put runtimes judged by the same cases beside each other: matrix.md and matrix.html
 
-A folder stands for the report.jsonl in it; a report in a file named `merge` is ./merge.
+A folder stands for the report.jsonl in it; a report in a file named `merge` or `matrix` is
+./merge, ./matrix.
 exit status: 0 done; 2 a wrong argument, or a report that is refused, with the reason
 """
 
@@ -44,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if first == "merge":
             return _merge(others, arguments.out)
+        if first == "matrix":
+            return _matrix(others, arguments.out)
         if others:
             return _complain("one report at a time; `report merge` joins the shards of a run")
         return _pages(report_path(first), arguments.out)
@@ -82,6 +88,22 @@ def _merge(names: list[str], out: Path | None) -> int:
         return _complain(str(error))
     for path in (target, *write_all(report, target.parent)):
         print(path)
+    return 0
+
+
+def _matrix(names: list[str], out: Path | None) -> int:
+    from mtp_conformance.reporting.matrix import render
+    from mtp_conformance.reporting.pages import write_whole
+
+    if not names or out is None:
+        return _complain("matrix takes the folders of reports and --out DIR")
+    try:
+        pages = render([report_path(name).parent for name in names])
+    except ReportError as error:
+        return _complain(str(error))
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in pages.items():
+        print(write_whole(out / name, text))
     return 0
 
 

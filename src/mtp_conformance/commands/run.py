@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 from mtp_conformance.case import Level
 from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, opened, say
+from mtp_conformance.failure import UsageError
 from mtp_conformance.known_run import STALE
 from mtp_conformance.plugin import PROFILES, SETTINGS
 from mtp_conformance.report import Report, ReportError, partial_path, read_report
@@ -23,7 +25,11 @@ from mtp_conformance.suite import SuiteError, load_cases, suite_root
 from mtp_conformance.verdict import Verdict
 
 PASSED, FAILED, UNUSABLE, INCONCLUSIVE = 0, 1, 2, 3
-_NOTHING, _INTERRUPTED = 5, 2  # pytest's exit codes
+_INTERRUPTED, _USAGE, _NOTHING = 2, 4, 5  # pytest's exit codes
+_NOTHING_SELECTED = (
+    "no cell was selected; -k matches ids such as [gdn-tape-k3-a1-bfloat16-p2], with the "
+    "runtime's own strategies in place of tape, and --case an id of `mtp-conformance list`"
+)
 _REPORT = "report.jsonl"
 _BAD = {Verdict.FAIL, Verdict.ERROR, Verdict.XPASS}
 _OPEN = {Verdict.INCONCLUSIVE, Verdict.NEAR_TIE}
@@ -37,6 +43,7 @@ _PASSED_ON = (
     "runtime_cmd",
     "shard",
     "strategies",
+    "max_draft_tokens",
 )
 _EXAMPLES = """examples:
   mtp-conformance run --out reports/mine --runtime my_adapter:make_runtime
@@ -70,7 +77,13 @@ def add_parser(subparsers: Subparsers) -> None:
     add("--shard", metavar="I/N", help="run the I-th of N parts; join with `report merge`")
     add("--case", metavar="ID", action="append", default=[], help="only this case; repeatable")
     add("-k", metavar="EXPRESSION", help="only cells whose id matches, as pytest's -k")
-    add("-n", metavar="N", default="auto", help="worker processes (auto); 0 runs in one")
+    add(
+        "-n",
+        metavar="N",
+        type=_workers,
+        default="auto",
+        help="worker processes (auto); 0 runs in one",
+    )
     add("-x", action="store_true", help="stop at the first failure")
     add("--device", choices=("cpu", "gpu"), default="cpu")
     add("--mx-compile", choices=("off", "on"), default="off")
@@ -84,24 +97,32 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the cases in a pytest of their own; returns the exit code above."""
     root = suite_root()
     _check_cases(arguments.case, root)
+    _check_expression(arguments.k)
     with opened(arguments) as oracles:  # a runtime that does not answer is said at once
         arguments.strategies = ",".join(oracles.description.strategies)
+        arguments.max_draft_tokens = oracles.description.max_draft_tokens
     return _judge(arguments, root)
 
 
 def _judge(arguments: argparse.Namespace, root: Path) -> int:
     out = arguments.out.resolve()
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out {arguments.out} is a file; name a folder for the report")
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))
     _remove_earlier(out)
     command = [sys.executable, "-m", "pytest", *_pytest_arguments(arguments, root, out)]
     ended = _run_to_its_end(command, {**os.environ, "PYTHONPATH": path}, quiet=arguments.json)
-    if ended == _INTERRUPTED:
-        say(f"interrupted; what ended before is in {partial_path(out / _REPORT)}")
+    if ended in (_INTERRUPTED, -signal.SIGINT):
+        partial = partial_path(out / _REPORT)
+        kept = f"what ended before is in {partial}" if partial.exists() else "nothing had ended"
+        say(f"interrupted; {kept}")
         return 130
+    if ended == _USAGE:
+        return UNUSABLE  # pytest has said why
     try:
         report = read_report(out / _REPORT)
     except (ReportError, OSError) as error:
-        why = "no cell was selected" if ended == _NOTHING else str(error)
+        why = _NOTHING_SELECTED if ended == _NOTHING else str(error)
         say(f"error: no complete report: {why} (pytest ended with {ended})")
         return UNUSABLE
     code = FAILED if ended == STALE else exit_code(report)
@@ -152,6 +173,27 @@ def _check_cases(chosen: Sequence[str], root: Path) -> None:
     unknown = sorted(set(chosen) - known)
     if unknown:
         raise SuiteError(f"there is no case {', '.join(unknown)}; `mtp-conformance list` has all")
+
+
+def _workers(text: str) -> str:
+    """A number of worker processes, or `auto`; anything else is refused by the option's name."""
+    if text != "auto" and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor auto")
+    return text
+
+
+def _check_expression(text: str | None) -> None:
+    """Refuse a -k that pytest could not read, before workers meet it.
+
+    Raises:
+        UsageError: says where it is wrong.
+    """
+    from _pytest.mark.expression import Expression  # pytest has no public name for it
+
+    try:
+        Expression.compile(text or "")
+    except SyntaxError as error:  # what pytest's own parse error is derived from
+        raise UsageError(f"-k {text!r}: {error}") from error
 
 
 def _pytest_arguments(arguments: argparse.Namespace, root: Path, out: Path) -> list[str]:

@@ -63,6 +63,7 @@ def environment_of(header: Header) -> list[tuple[str, str]]:
         ("mlx-lm", header.mlx_lm or "not installed"),
         ("python", f"{header.python} on {header.platform}"),
         ("device", header.device),
+        ("date", header.date or "unknown"),
         ("git", _git(header)),
         ("profile", header.profile),
         ("seed", "none" if header.seed is None else str(header.seed)),

@@ -18,7 +18,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     """
     texts = [page.render(report) for page in (html, junit, markdown, badge)]
     folder.mkdir(parents=True, exist_ok=True)
-    return [_write(folder / name, text) for name, text in zip(PAGES, texts, strict=True)]
+    return [write_whole(folder / name, text) for name, text in zip(PAGES, texts, strict=True)]
 
 
 def remove_all(folder: Path) -> None:
@@ -27,7 +27,7 @@ def remove_all(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _write(path: Path, text: str) -> Path:
+def write_whole(path: Path, text: str) -> Path:
     """Write beside the final name, then rename."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)

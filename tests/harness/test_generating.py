@@ -1,0 +1,91 @@
+"""Sessions over a runtime's own generator: rounds, guesses, ends."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection
+
+RIGHT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
+
+
+def _generator(
+    prompt: Sequence[int], k: int, limit: int, injection: Injection
+) -> Iterator[Emitted]:
+    """A runtime that is always right; its own drafts repeat the last token."""
+    yield RIGHT[0], False
+    at = 1
+    while at < min(limit, len(RIGHT)):
+        drafts = (injection.block(at, k) or [RIGHT[at - 1]] * k) if k else []
+        injection.note(len(drafts))
+        for draft in drafts:
+            if draft != RIGHT[at]:
+                break
+            yield RIGHT[at], True
+            at += 1
+        yield RIGHT[at], False
+        at += 1
+
+
+def test_rounds_are_what_one_block_emits() -> None:
+    """Right drafts stand up to the first wrong one; the rounds go on where the last one ended."""
+    session = GeneratorSession(_generator)
+    assert session.prefill([1, 2]).tokens == (5,)
+    assert (session.round([6, 7, 0]).accepted, session.round([9, 0, 0]).tokens) == (2, (9, 10))
+    assert session.round([11, 12, 13]).tokens == (11, 12, 13, 14)
+
+
+def test_k_may_not_change() -> None:
+    """The generator keeps its K, so another number of drafts is unsupported, not wrong."""
+    session = GeneratorSession(_generator)
+    session.prefill([1])
+    session.round([6])
+    with pytest.raises(ValueError, match="^unsupported: .* keeps the K it started with"):
+        session.round([])
+
+
+def test_guess_is_drafted_by_index() -> None:
+    """guess[i] is the draft of the i-th emitted token; its counts are the drafter's."""
+    session = GeneratorSession(_generator)
+    made = session.generate([1], num_draft_tokens=3, max_tokens=8, guess=RIGHT)
+    assert (made.tokens, made.drafted, made.accepted) == (tuple(RIGHT[:8]), 6, 6)
+    wrong = session.generate([1], num_draft_tokens=2, max_tokens=5, guess=[0] * 9)
+    assert (wrong.tokens, wrong.drafted, wrong.accepted) == (tuple(RIGHT[:5]), 8, 0)
+
+
+def test_own_drafts_without_a_guess() -> None:
+    """Nothing is injected: the runtime's own drafts are counted."""
+    made = GeneratorSession(_generator).generate([1], num_draft_tokens=2, max_tokens=4)
+    assert (made.drafted, made.accepted) == (6, 0)
+
+
+@pytest.mark.parametrize("stop", [{"eos_token_ids": [8]}, {"stop_sequences": [[7, 8]]}])
+def test_stops_end_it(stop: dict[str, list[int]]) -> None:
+    """The stop is the last token, wherever it falls in a block."""
+    session = GeneratorSession(_generator)
+    made = session.generate([1], num_draft_tokens=4, max_tokens=12, guess=RIGHT, **stop)  # type: ignore[arg-type]
+    assert made.tokens == (5, 6, 7, 8)
+
+
+def test_deaf_runtime_is_an_error() -> None:
+    """A runtime that does not ask for the drafts it was given has verified others."""
+
+    def deaf(prompt: Sequence[int], k: int, limit: int, injection: Injection) -> Iterator[Emitted]:
+        return _generator(prompt, 0, limit, injection)
+
+    session = GeneratorSession(deaf)
+    session.prefill([1])
+    with pytest.raises(RuntimeError, match="of 2 drafts given the runtime verified 0"):
+        session.round([6, 7])
+
+
+def test_generator_that_ends_is_an_error() -> None:
+    """A round that never comes to its end has no outcome."""
+
+    def short(prompt: Sequence[int], k: int, limit: int, injection: Injection) -> Iterator[Emitted]:
+        yield 5, False
+
+    session = GeneratorSession(short)
+    session.prefill([1])
+    with pytest.raises(RuntimeError, match="ended within a round"):
+        session.round([])
