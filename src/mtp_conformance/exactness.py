@@ -120,6 +120,11 @@ class NothingCompared(Exception):
     """Both states are empty: a comparison of nothing is an error, never a verdict."""
 
 
+def same_state(one: Mapping[str, mx.array], other: Mapping[str, mx.array]) -> bool:
+    """Whether two states have the same arrays with the same bits."""
+    return set(one) == set(other) and not compare_states(one, other).differing
+
+
 def bits_equal(actual: mx.array, expected: mx.array) -> Difference | None:
     """Compare shape, then dtype, then bits. None when equal, else the first difference.
 

@@ -19,7 +19,7 @@ class AlwaysWrongSession(BuiltinSession):
         if not drafts:
             return outcome
         assert outcome.logits is not None
-        tokens = tuple(token + 1 for token in outcome.tokens)
+        tokens = tuple((token + 1) % outcome.logits.shape[-1] for token in outcome.tokens)
         return replace(outcome, tokens=tokens, logits=mx.roll(outcome.logits, 1, -1))
 
 

@@ -40,7 +40,7 @@ def test_k_may_not_change() -> None:
     session = GeneratorSession(_generator)
     session.prefill([1])
     session.round([6])
-    with pytest.raises(ValueError, match="^unsupported: .* keeps the K it started with"):
+    with pytest.raises(ValueError, match=r"^unsupported: .* keeps the K it started with"):
         session.round([])
 
 

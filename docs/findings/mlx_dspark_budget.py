@@ -1,0 +1,103 @@
+# pyright: basic
+# pyright: reportMissingImports=false
+# The runtime's types are not at hand in this project:
+# ruff: noqa: ANN001, ANN003, ANN201
+"""mlx-dspark 0.20.3: more tokens than max_new_tokens.
+
+The drafter drafts the greedy stream, as a good drafter would for a while. lookup_generate is its
+own drafter: what followed the last token before.
+
+    pip install --no-deps -r conformance/peers/mlx-dspark.txt
+    python docs/findings/mlx_dspark_budget.py gdn-agree   # reference_models write gdn-agree ...
+"""
+
+import sys
+
+import mlx.core as mx
+from mlx_dspark import (
+    DSparkConfig,
+    greedy_generate,
+    load_target,
+    lookup_generate,
+    speculative_generate,
+)
+from mlx_dspark.model import DSparkDrafter
+
+
+class NoText:
+    """A tokenizer of no text, without end tokens."""
+
+    eos_token_ids = ()
+
+    def decode(self, tokens):
+        """Nothing."""
+        return ""
+
+
+class Right(DSparkDrafter):
+    """Drafts the stream."""
+
+    said = 1
+
+    def sample_block(self, base_logits, first_prev_token):
+        """The next block's drafts."""
+        return mx.array(stream[self.said : self.said + base_logits.shape[0]], mx.uint32)
+
+    def on_round(self, committed, **_):
+        """Count what was committed."""
+        self.said += committed
+
+
+config = DSparkConfig(
+    family="qwen3",
+    norm_style="qwen",
+    mlp_activation="silu",
+    attention_k_eq_v=False,
+    use_v_norm=False,
+    rope_type="default",
+    final_logit_softcapping=None,
+    enable_confidence_head=False,
+    hidden_size=32,
+    vocab_size=260,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
+    intermediate_size=32,
+    block_size=7,
+    target_layer_ids=[0, 2],
+    markov_rank=0,
+)
+target, _ = load_target(sys.argv[1], require_tap=True)
+prompt = [11, 12, 13]
+stream = greedy_generate(target, NoText(), prompt_ids=prompt, max_new_tokens=40).token_ids
+for n in (1, 2, 3, 4, 8):
+    right = Right(config)
+    made = speculative_generate(
+        target,
+        NoText(),
+        right,
+        prompt_ids=prompt,
+        max_new_tokens=n,
+        max_draft_tokens=4,
+        lookup_drafts=False,
+        on_round=right.on_round,
+    )
+    print(
+        f"speculative_generate(max_new_tokens={n}): {len(made.token_ids)} tokens, num_tokens",
+        f"{made.num_tokens}, the greedy ones: {made.token_ids == stream[: len(made.token_ids)]}",
+    )
+for n in (3, 5, 8):
+    made = [
+        lookup_generate(
+            target,
+            NoText(),
+            prompt_ids=(prompt + stream)[:cut],
+            max_new_tokens=n,
+            max_draft_tokens=4,
+            long_draft_tokens=4,
+            ngram_min=1,
+        ).num_tokens
+        for cut in range(20, 40)
+    ]
+    print(f"lookup_generate(max_new_tokens={n}) for 20 prompts: {sorted(set(made))} tokens")
