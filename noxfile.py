@@ -7,6 +7,7 @@ Works on a machine that has Python 3.11 or later and nothing else: if nox is mis
 """
 
 import hashlib
+import os
 import runpy
 import shutil
 import sys
@@ -76,8 +77,13 @@ def gate(session: nox.Session) -> None:
 
 
 def _python_for(lock: Path) -> str:
-    """The Python a runtime needs, from the first line of its lock: `# python 3.12`."""
-    return lock.read_text().splitlines()[0].removeprefix("# python ")
+    """The Python a runtime needs, from the first line of its lock: `# python 3.12`.
+
+    One that pyenv has is taken by its path, since its shims answer only for the version in use.
+    """
+    wanted = lock.read_text().splitlines()[0].removeprefix("# python ")
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    return next(map(str, sorted(pyenv.glob(f"{wanted}.*/bin/python"))), wanted)
 
 
 @nox.session

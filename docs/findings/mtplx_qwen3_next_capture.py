@@ -25,7 +25,10 @@ def cdll(name, *args, **options):
     def timebase(ref):
         ref._obj.numer = ref._obj.denom = 1
 
-    return SimpleNamespace(mach_timebase_info=timebase, mach_continuous_time=time.monotonic_ns)
+    def now():  # not the builtin itself: mtplx sets its restype
+        return time.monotonic_ns()
+
+    return SimpleNamespace(mach_timebase_info=timebase, mach_continuous_time=now)
 
 
 if os.uname().sysname != "Darwin":

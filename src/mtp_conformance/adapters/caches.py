@@ -11,6 +11,22 @@ from typing import Any
 
 import mlx.core as mx
 
+_SLOTS = ("conv", "recurrent", "ple_conv", "ngram")
+
+
+def index_arrays(rows: mx.array, ratio: int) -> dict[str, mx.array]:
+    """Raw index keys [B, n, Di] as complete blocks, the open block and their count.
+
+    Args:
+        rows: in temporal order.
+        ratio: rows a block, `indexer_compress_ratio`.
+    """
+    held = rows.shape[1]
+    whole = held // ratio * ratio
+    parts = {"index_keys": rows[:, None, :whole], "open_block": rows[:, None, whole:]}
+    shown = {name: mx.array(part) for name, part in parts.items() if part.size}
+    return {**shown, "index_offset": mx.array(held, mx.int32)}
+
 
 def state_of(caches: Sequence[Any], prefix: str = "layers") -> dict[str, mx.array]:
     """Every live array of caches, as copies, named `{prefix}.{index}.{component}`."""
@@ -24,16 +40,17 @@ def state_of(caches: Sequence[Any], prefix: str = "layers") -> dict[str, mx.arra
 def components(cache: Any) -> dict[str, mx.array]:
     """The live arrays of one cache.
 
-    A recurrent cache is a list [conv, recurrent]; an attention cache has `keys`, `values` and
-    `offset`, rows on axis 2.
+    A recurrent cache is a list [conv, recurrent], in qwen4_exp followed by the PLE convolution's
+    window and the n-gram; an attention cache has `keys`, `values` and `offset`, rows on axis 2.
 
     Raises:
         TypeError: a cache of neither kind; the message names its class.
     """
     slots = getattr(cache, "cache", None)
     if isinstance(slots, list) and not hasattr(cache, "keys"):
-        pairs = zip(("conv", "recurrent"), slots, strict=False)
-        return {name: array for name, array in pairs if array is not None}
+        pairs = zip(_SLOTS, slots, strict=False)
+        found = {name: array for name, array in pairs if array is not None}
+        return {n: a.astype(mx.int64) if n == "ngram" else a for n, a in found.items()}
     if hasattr(cache, "keys") and hasattr(cache, "offset"):
         offset = int(cache.offset)
         found = {"offset": mx.array(offset, mx.int32)}

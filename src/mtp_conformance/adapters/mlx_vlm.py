@@ -28,7 +28,7 @@ from mlx_vlm.models.cache import make_prompt_cache
 from mlx_vlm.speculative.drafters import load_drafter
 from mlx_vlm.utils import load_model
 
-from mtp_conformance.adapters.caches import components
+from mtp_conformance.adapters.caches import components, index_arrays
 from mtp_conformance.adapters.generating import (
     Emitted,
     GeneratorSession,
@@ -39,7 +39,6 @@ from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
 _MAX_DRAFT_TOKENS = 8
-_NAMES = ("conv", "recurrent", "ple_conv", "ngram")
 
 
 class MlxVlmRuntime:
@@ -182,20 +181,18 @@ class MlxVlmSession(GeneratorSession):
         return {
             f"layers.{index}.{name}": mx.array(array)
             for index, layer in enumerate(self._cache)
-            for name, array in _arrays(layer).items()
+            for name, array in self._arrays(layer).items()
         }
 
-
-def _arrays(layer: Any) -> dict[str, mx.array]:
-    """Live arrays of one cache; a recurrent one of qwen4_exp has four slots."""
-    if isinstance(getattr(layer, "cache", None), list):
-        pairs = zip(_NAMES, layer.cache, strict=False)
-        return {name: array for name, array in pairs if array is not None}
-    found = components(layer)
-    if getattr(layer, "index_keys", None) is not None:
+    def _arrays(self, layer: Any) -> dict[str, mx.array]:
+        """Live arrays of one cache; its index of qwen4_exp has raw rows and their positions."""
+        found = components(layer)
+        rows = getattr(layer, "index_keys", None)
+        if rows is None:
+            return found
         positions = layer.index_position_ids.astype(mx.int32)  # of steps int32, of blocks int64
-        found |= {"index_keys": layer.index_keys, "index_positions": positions}
-    return found
+        ratio = self._language.args.indexer_compress_ratio
+        return {**found, **index_arrays(rows, ratio), "index_positions": positions}
 
 
 def make_runtime() -> MlxVlmRuntime:

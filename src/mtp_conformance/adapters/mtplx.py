@@ -31,7 +31,7 @@ from typing import Any, cast
 
 import mlx.core as mx
 
-from mtp_conformance.adapters.caches import components
+from mtp_conformance.adapters.caches import components, index_arrays
 from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection, versions_of
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
@@ -155,21 +155,11 @@ def _packed(checkpoint: Path, folder: Path) -> Path:
 
 def _components(cache: Any) -> dict[str, mx.array]:
     """The live arrays of one cache; those of qwen4_exp have more than mlx-lm's."""
-    if hasattr(cache, "keys"):  # one of its kinds for compilation has them in a list as well
-        return components(
-            SimpleNamespace(keys=cache.keys, values=cache.values, offset=cache.offset)
-        )
     if not hasattr(cache, "raw_keys"):
-        found = components(cache)
-        slots = getattr(cache, "cache", None)
-        if slots is not None and len(slots) == 4 and slots[3] is not None:
-            found |= {"ple_conv": slots[2], "ngram": slots[3].astype(mx.int64)}
-        return found
-    n, ratio = int(cache.offset), cache.ratio
-    whole, keys = n // ratio * ratio, cache.raw_keys
-    found = components(cache.kv) | {"index_offset": mx.array(n, mx.int32)}
-    if keys is not None:
-        found["index_keys"], found["open_block"] = keys[:, None, :whole], keys[:, None, whole:n]
+        return components(cache)
+    n, ratio, found = int(cache.offset), cache.ratio, components(cache.kv)
+    if cache.raw_keys is not None:
+        found |= index_arrays(cache.raw_keys[:, :n], ratio)
     if cache.pooled is not None:
         found["pooled"] = cache.pooled[:, : n // ratio]
     return {name: array for name, array in found.items() if 0 not in array.shape}

@@ -23,7 +23,7 @@ from mlx_lm.utils import load_model
 from turboquant_mlx import mtp as turboquant
 from turboquant_mlx.compat import get_model_classes
 
-from mtp_conformance.adapters.caches import state_of
+from mtp_conformance.adapters.caches import index_arrays, state_of
 from mtp_conformance.adapters.generating import (
     Emitted,
     GeneratorSession,
@@ -34,6 +34,7 @@ from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
 _ENDLESS = 4096
+_RATIO = 4  # rows an index block of the zoo
 _QWEN3 = ("gdn", "gdn-agree", "gdn-moe", "gdn-next")
 
 
@@ -252,25 +253,11 @@ class TurboquantSession(GeneratorSession):
         """The target's caches."""
         found = state_of(self._caches)
         for index, layer in enumerate(self._caches):
-            found |= {f"layers.{index}.{name}": a for name, a in _qwen4(layer).items()}
+            rows = getattr(getattr(layer, "indexer", None), "keys", None)
+            if rows is not None:
+                parts = index_arrays(rows, _RATIO).items()
+                found |= {f"layers.{index}.{name}": array for name, array in parts}
         return found
-
-
-def _qwen4(layer: Any) -> dict[str, mx.array]:
-    """What qwen4_exp's caches hold beyond the common kinds: PLE slots, raw index keys."""
-    slots = getattr(layer, "cache", None)
-    if isinstance(slots, list):
-        pairs = zip(("ple_conv", "ngram"), slots[2:], strict=False)
-        found = {name: mx.array(array) for name, array in pairs if array is not None}
-        return {k: a.astype(mx.int64) if k == "ngram" else a for k, a in found.items()}
-    keys = getattr(getattr(layer, "indexer", None), "keys", None)
-    if keys is None:
-        return {}
-    held = keys.shape[1]
-    whole = held // 4 * 4  # the zoo's compress ratio
-    found = {"index_keys": keys[:, None, :whole], "open_block": keys[:, None, whole:]}
-    shown = {name: mx.array(array) for name, array in found.items() if array.size}
-    return {**shown, "index_offset": mx.array(held, mx.int32)}
 
 
 def make_runtime() -> TurboquantRuntime:
