@@ -60,7 +60,5 @@ for length in (5, 255):
     )
     ops.restore_after_tree_acceptance(caches, accepted_tree_indices=[0])
     off = mx.abs(logits[0, 0] - one[0, 0].astype(mx.float32)).max().item()
-    print(f"prompt of {length}: before {before}; after {held(caches)}")
-    print(
-        f"  logits by one token {names([one])}, by the tree {names([logits])}; differ by {off:.2g}"
-    )
+    print(f"prompt of {length}: before {before}")
+    print(f"  after {held(caches)}; logits {names([logits])} for {names([one])}, off by {off:.2g}")

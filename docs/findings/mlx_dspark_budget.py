@@ -71,7 +71,7 @@ config = DSparkConfig(
 target, _ = load_target(sys.argv[1], require_tap=True)
 prompt = [11, 12, 13]
 stream = greedy_generate(target, NoText(), prompt_ids=prompt, max_new_tokens=40).token_ids
-for n in (1, 2, 3, 4, 8):
+for n in (2, 4, 8):
     right = Right(config)
     made = speculative_generate(
         target,
@@ -85,9 +85,9 @@ for n in (1, 2, 3, 4, 8):
     )
     print(
         f"speculative_generate(max_new_tokens={n}): {len(made.token_ids)} tokens, num_tokens",
-        f"{made.num_tokens}, the greedy ones: {made.token_ids == stream[: len(made.token_ids)]}",
+        f"{made.num_tokens}, right: {made.token_ids == stream[: len(made.token_ids)]}",
     )
-for n in (3, 5, 8):
+for n in (3, 8):
     made = [
         lookup_generate(
             target,

@@ -5,7 +5,8 @@
 """mlx-lm 0.32.2: two turns as mlx_lm.server with --draft-model does them.
 
 `request` is what server.py does with a request: its LRUPromptCache and stream_generate, the cache
-stored under prompt + emitted tokens. A random tiny qwen3 that is its own draft model.
+stored under prompt + emitted tokens. A random tiny qwen3 that is its own draft model. Rows without
+a draft model are printed if they differ.
 
     pip install --no-deps -r conformance/peers/mlx-lm.txt
     python docs/findings/mlx_lm_server_turn.py
@@ -72,11 +73,11 @@ def request(store, prompt, n, draft):
 
 
 PROMPT, QUESTION = [5, 9, 31, 7, 77, 3], [40, 41, 42]
-for n in range(1, 9):
+for n in (3, 4, 5):
     for draft in (False, True):
         store = LRUPromptCache()
         second = PROMPT + request(store, PROMPT, n, draft) + QUESTION
-        warm, cold = request(store, second, 6, draft), request(LRUPromptCache(), second, 6, draft)
+        warm, cold = request(store, second, 4, draft), request(LRUPromptCache(), second, 4, draft)
         if draft or warm != cold:
-            text = "same" if warm == cold else f"{warm}, cold {cold}"
-            print(f"turn 1 of {n} tokens, draft model {draft}: turn 2 from the cache {text}")
+            text = "as cold" if warm == cold else f"{warm}, cold {cold}"
+            print(f"turn 1 of {n} tokens, draft model {draft}: turn 2 {text}")

@@ -13,6 +13,7 @@ from mlx.utils import tree_map
 from optiq.runtime.mtp.runtime import load
 
 model = load(sys.argv[1]).model.language_model
+mx.random.seed(0)
 hidden, token = mx.random.normal((1, 1, 32)), mx.array([[100]])
 before = model.mtp_forward(hidden, token)
 print("layers of the head:", len(model.mtp.layers))

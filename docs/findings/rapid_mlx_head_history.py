@@ -65,10 +65,10 @@ def show(name, model, k):
         if from_draft:
             continue
         rejects += rounds > 0 and accepted < k
-        if rounds in (0, 1, 2, 32):
+        if rounds in (0, 32):
             # The next k drafts are made: the head wrote the last token's row, and k-1 of drafts.
             held, due = head[0].offset - (k - 1), attention.offset
-            print(f"  round {rounds}, {rejects} with a reject: target holds {due}, head {held}")
+            print(f"  {rounds} rounds, {rejects} with a reject: target holds {due}, head {held}")
         rounds, accepted = rounds + 1, 0
 
 

@@ -35,13 +35,13 @@ class Tokenizer:
 
 
 def generate():
-    """Eight tokens at most."""
+    """Five tokens at most."""
     prompt = [100, 101, 102, 32, 115, 112, 97, 114, 101, 40, 41]
-    return MTPDecoder(model, Tokenizer()).generate(prompt, max_tokens=8)
+    return MTPDecoder(model, Tokenizer()).generate(prompt, max_tokens=5)
 
 
 free = generate()
 print("no end in sight:", free)
 for at in (0, 2):
     Tokenizer.eos_token_id = free[at]
-    print(f"end of text {free[at]}: {generate()}, due is {free[: at + 1]}")
+    print(f"end of text {free[at]}: {generate()}, due {free[: at + 1]}")

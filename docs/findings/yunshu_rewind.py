@@ -50,7 +50,7 @@ def greedy(model, n):
 PROMPT = [100, 101, 102, 32, 115, 112, 97, 114, 101, 40, 41]
 model = opened()
 plain = greedy(model, 24)
-print("step by step:", plain[:8])
+print("step by step:", plain[:5])
 
 
 def show(name, use):
@@ -58,11 +58,11 @@ def show(name, use):
     decoder = MTPDecoder(model, NoEnds(), MTPConfig(use_n_confirmed=use))
     made = decoder.generate(PROMPT, max_tokens=24)
     same = next((i for i in range(24) if made[i] != plain[i]), 24)
-    print(f"{name}: {made[:8]}, the first {same} of 24 agree, {decoder.stats.rejects} rejects")
+    print(f"{name}: {made[:5]}, the first {same} of 24 agree, {decoder.stats.rejects} rejects")
 
 
 show("use_n_confirmed=False", False)
-show("use_n_confirmed=True (default)", True)
+show("use_n_confirmed=True, the default", True)
 apply_n_confirmed_patch()
 model = opened()
-show("the same after apply_n_confirmed_patch()", True)
+show("that after apply_n_confirmed_patch()", True)

@@ -10,7 +10,8 @@ from mtp_conformance.report import ReportError, read_report
 _REPORT_NAME = "report.jsonl"
 _USAGE = """mtp-conformance report FILE [--out DIR]
        mtp-conformance report merge FILE [FILE ...] --out FILE
-       mtp-conformance report matrix DIR [DIR ...] --out DIR"""
+       mtp-conformance report matrix DIR [DIR ...] --out DIR
+       mtp-conformance report known FILE --out FILE --url URL --owner OWNER --expires DATE"""
 _EXAMPLES = """examples:
   mtp-conformance report reports/conformance/report.jsonl
       check a report and write report.html, junit.xml, summary.md and badge.json beside it
@@ -20,9 +21,12 @@ _EXAMPLES = """examples:
       join the reports of `--shard 1/2` and `--shard 2/2`, and write the pages beside the result
   mtp-conformance report matrix reports/peers/* --out docs
       put runtimes judged by the same cases beside each other: matrix.md and matrix.html
+  mtp-conformance report known mine --out known.toml --url https://... --owner me \\
+      --expires 2027-06-30
+      list what fails in a report as known failures, for --known; add to each what its reason is
 
-A folder stands for the report.jsonl in it; a report in a file named `merge` or `matrix` is
-./merge, ./matrix.
+A folder stands for the report.jsonl in it; a report in a file named `merge`, `matrix` or `known`
+is ./merge and so on.
 exit status: 0 done; 2 a wrong argument, or a report that is refused, with the reason
 """
 
@@ -39,6 +43,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a report, or `merge` and shards")
     parser.add_argument("--out", type=Path, help="folder of the pages; for merge the new report")
+    parser.add_argument("--url", help="known: where the failures are being dealt with")
+    parser.add_argument("--owner", help="known: who removes the entries")
+    parser.add_argument("--expires", help="known: the last day on which they count, YYYY-MM-DD")
     parser.set_defaults(run=run)
 
 
@@ -50,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _merge(others, arguments.out)
         if first == "matrix":
             return _matrix(others, arguments.out)
+        if first == "known":
+            return _known(others, arguments)
         if others:
             return _complain("one report at a time; `report merge` joins the shards of a run")
         return _pages(report_path(first), arguments.out)
@@ -104,6 +113,34 @@ def _matrix(names: list[str], out: Path | None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         print(write_whole(out / name, text))
+    return 0
+
+
+def _known(names: list[str], arguments: argparse.Namespace) -> int:
+    from mtp_conformance.known import read_known
+    from mtp_conformance.known_draft import Draft, draft
+    from mtp_conformance.reporting.pages import write_whole
+    from mtp_conformance.toml_table import TomlError
+
+    given = (arguments.out, arguments.url, arguments.owner, arguments.expires)
+    if len(names) != 1 or None in given:
+        return _complain("known takes one report, --out, --url, --owner and --expires")
+    try:
+        report = read_report(report_path(names[0]))
+    except ReportError as error:
+        return _complain(f"{names[0]}: {error}")
+    name = str(report.header.runtime.get("name", "the runtime"))
+    text = draft(report, Draft(*given[1:], reason=f"Fails in {name}; not looked into yet."))
+    if not text:
+        return _complain(f"{names[0]}: nothing fails in it")
+    if arguments.out.exists():
+        return _complain(f"{arguments.out} is there already; name another file")
+    write_whole(arguments.out, text)
+    try:
+        print(f"{len(read_known([arguments.out]))} entries in {arguments.out}")
+    except TomlError as error:
+        arguments.out.unlink()
+        return _complain(str(error))
     return 0
 
 
