@@ -27,8 +27,9 @@ def test_rows_from_target(oracles: Oracles, cell: Cell, witness: Witness) -> Non
     """With rows made from target residuals the head's cache is that of a fresh prefill."""
     oracles.need(Capability.STATE, Capability.HEAD_STATE, Capability.DRAFTS)
     group = oracles.group(cell)
-    session = group.prefilled(oracles.options(cell, head_rows="target"))
-    with oracles.bits_against_steps(group, max(k for k, _ in SCRIPT)):
+    options = oracles.options(cell, head_rows="target")
+    session = group.prefilled(options)
+    with oracles.bits_against_steps(group, max(k for k, _ in SCRIPT), options.strategy):
         emitted = 1
         for number, (k, accepted) in enumerate(SCRIPT, start=1):
             outcome = session.round(group.drafts(emitted, k, accepted))

@@ -50,7 +50,7 @@ def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     try:
         _against_steps(group, options, script, witness, view)
     except AssertionError as error:
-        if oracles.condemns(group.key, range(1, DEEPEST + 1), error):
+        if oracles.condemns(group.key, range(1, DEEPEST + 1), error, options.strategy):
             raise
         require_other_tails(group, options, script, witness, every=CHECKED_EVERY)
     witness.require(accepted=ROUNDS // 10, rejected=ROUNDS // 10)

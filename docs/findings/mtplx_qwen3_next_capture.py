@@ -43,7 +43,7 @@ runtime = load(sys.argv[1])
 options = {"max_tokens": 8, "sampler": SamplerConfig(temperature=0.0), "stop_token_ids": set()}
 prompt = list(range(40, 60))
 print("plain:", generation.generate_ar(runtime, prompt, **options).tokens)
-for strategy in ("batched", "capture_commit", "graphbank_capture_commit"):
+for strategy in ("batched", "capture_commit"):
     try:
         made = generation.generate_mtpk(
             runtime, prompt, speculative_depth=2, verify_strategy=strategy, **options

@@ -58,17 +58,18 @@ def show(name, model, k):
         prompt_lookup_enabled=False,
         prompt_cache=target + head,
     )
-    print(f"{name}, K={k}")
     rounds = rejects = accepted = 0
     for _, _, from_draft in steps:
         accepted += from_draft
         if from_draft:
             continue
         rejects += rounds > 0 and accepted < k
-        if rounds in (0, 32):
+        if rounds == 32:
             # The next k drafts are made: the head wrote the last token's row, and k-1 of drafts.
             held, due = head[0].offset - (k - 1), attention.offset
-            print(f"  {rounds} rounds, {rejects} with a reject: target holds {due}, head {held}")
+            print(
+                f"{name}, K={k}: {rejects} rounds of 32 with a reject, target holds {due}, head {held}"
+            )
         rounds, accepted = rounds + 1, 0
 
 

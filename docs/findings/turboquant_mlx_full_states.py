@@ -2,7 +2,7 @@
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
 # ruff: noqa: ANN001, ANN201
-"""turboquant-mlx-full 0.30.0: rollback_mode "states" and "auto" on its own qwen4_exp port.
+"""turboquant-mlx-full 0.30.0: rollback_mode "auto", which is "states", on its own qwen4_exp port.
 
 The drafter always says 7, so that every draft is rejected. After one round the recurrent layers'
 caches are held against those of one pass over the tokens that stand.

@@ -53,7 +53,7 @@ def require_rewound(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         require_emitted(outcome, group.stream(accepted + 2)[1:], round=1)
         compared = _require_exact_state(group, session.state(), accepted)
     except AssertionError as error:
-        if oracles.condemns(group.key, [k], error):
+        if oracles.condemns(group.key, [k], error, options.strategy):
             raise
         compared = require_shape_matched(group, options, k, accepted)
     rejected = k - outcome.accepted

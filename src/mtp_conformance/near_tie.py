@@ -115,7 +115,7 @@ def _why_no_tie(
     ladder: Sequence[tuple[int, int | None]],
 ) -> str | None:
     k = cell.k or 0
-    if oracles.condemns(group.key, [k], AssertionError()):
+    if oracles.condemns(group.key, [k], AssertionError(), cell.strategy or ""):
         return f"a verify pass of {k + 1} rows is row-exact here, so nothing excuses it"
     if abs(found.ulps) > MOST_ULPS:
         return f"no near-tie: more than {MOST_ULPS} ULP apart"

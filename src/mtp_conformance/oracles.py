@@ -67,7 +67,7 @@ class Oracles:
         self._generation = self.runtime.generation
         self._deterministic: set[tuple[str | None, str | None]] = set()
         self._tie_free: dict[GroupKey, int] = {}
-        self._exact: dict[tuple[str, str, int, int], bool] = {}
+        self._exact: dict[tuple[str, str, int, str, int], bool] = {}
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -197,7 +197,7 @@ class Oracles:
         prompt = self._materials.prompt[start : start + key.prompt_length]
         return self._materials.index_gap(self._checkpoint(key), prompt, _TIE_FREE_TOKENS)
 
-    def exact(self, key: GroupKey, k: int) -> bool:
+    def exact(self, key: GroupKey, k: int, strategy: str = "") -> bool:
         """Whether a verify pass of K+1 rows gives the loaded model the bits of one-row steps.
 
         Three draws of prompt and drafts; one row that differs in one of them is enough for no.
@@ -206,29 +206,32 @@ class Oracles:
         """
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
             return True
-        return self._exact_over(key, k, _DRAWS)
+        return self._exact_over(key, k, strategy, _DRAWS)
 
-    def _exact_over(self, key: GroupKey, k: int, draws: Sequence[int]) -> bool:
-        name = (key.model, key.dtype, k, len(draws))
+    def _exact_over(self, key: GroupKey, k: int, strategy: str, draws: Sequence[int]) -> bool:
+        name = (key.model, key.dtype, k, strategy, len(draws))
         if name not in self._exact:
-            self._exact[name] = all(self._draw_is_exact(key, start, k) for start in draws)
+            exact = (self._draw_is_exact(key, start, k, strategy) for start in draws)
+            self._exact[name] = all(exact)
         return self._exact[name]
 
-    def condemns(self, key: GroupKey, depths: Iterable[int], error: AssertionError) -> bool:
+    def condemns(
+        self, key: GroupKey, depths: Iterable[int], error: AssertionError, strategy: str = ""
+    ) -> bool:
         """Whether a difference from one-row steps is a fault: nothing but exactness explains it.
 
         Some kernels differ for some values only, so a difference is held against more draws than
         the probe's before it counts; shapes, types and NaN never differ by rounding.
         """
         used = [k for k in set(depths) if k]
-        if not all(self.exact(key, k) for k in used):
+        if not all(self.exact(key, k, strategy) for k in used):
             return False
         found = error.difference if isinstance(error, StateDiffers) else None
         if found is not None and found.ulp is None:
             return True
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
             return True
-        return all(self._exact_over(key, k, _MORE_DRAWS) for k in used)
+        return all(self._exact_over(key, k, strategy, _MORE_DRAWS) for k in used)
 
     def draws(self, cell: Cell) -> Iterator[Group]:
         """Three groups of a cell's model and data type, for what one input would not prove."""
@@ -240,9 +243,9 @@ class Oracles:
         """A drawn group; these are kept apart, so that they push no cell's group out."""
         return self._find(_drawn(key, start), self._drawn)
 
-    def _draw_is_exact(self, key: GroupKey, start: int, k: int) -> bool:
+    def _draw_is_exact(self, key: GroupKey, start: int, k: int, strategy: str) -> bool:
         group = self._draw(key, start)
-        session = group.prefilled(Options())
+        session = group.prefilled(Options(strategy))
         block = session.round(group.drafts(1, k, k)).logits
         assert block is not None
         pairs = [(block[i : i + 1], group.plain_logits(i + 1)) for i in range(k + 1)]
@@ -253,7 +256,7 @@ class Oracles:
         return equal or not all(_alike(*pair, MOST_ROUNDING[key.dtype]) for pair in pairs)
 
     @contextmanager
-    def bits_against_steps(self, group: Group, k: int) -> Generator[None]:
+    def bits_against_steps(self, group: Group, k: int, strategy: str = "") -> Generator[None]:
         """Enclose a claim of bits against one-row steps.
 
         Where it fails and the runtime turns out to round a pass of K+1 rows otherwise than
@@ -265,7 +268,7 @@ class Oracles:
         try:
             yield
         except AssertionError as error:
-            if self.condemns(group.key, [k], error):
+            if self.condemns(group.key, [k], error, strategy):
                 raise
             raise Inconclusive(
                 f"a verify pass of {k + 1} rows rounds otherwise than {k + 1} steps do here; "

@@ -29,7 +29,7 @@ def run_rounds(oracles: Oracles, cell: Cell, script: Script, witness: Witness) -
     try:
         _against_never_rejected(group, options, script, witness)
     except AssertionError as error:
-        if oracles.condemns(group.key, (k for k, _ in script), error):
+        if oracles.condemns(group.key, (k for k, _ in script), error, options.strategy):
             raise
         require_other_tails(group, options, script, witness)
 

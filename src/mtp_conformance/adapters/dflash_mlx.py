@@ -3,8 +3,8 @@
 Models are opened by `load_target_bundle`. `generate` is `stream_dflash_generate`, whose
 `DraftBackend` is public: this one is the runtime's own, unless drafts are injected. K=0 is
 `stream_baseline_generate`. The generator empties its caches when it ends, so a round is made of
-the operations its loop calls: `verify_block` and `restore_after_acceptance`. Started with the
-argument `tree`, this adapter drives verify_mode ddtree instead, whose verify pass is another one.
+the operations its loop calls: `verify_block` and `restore_after_acceptance`. The strategy `tree` is
+verify_mode ddtree, whose verify pass is another one.
 """
 # Its packages live in the runtime's own environment alone.
 # pyright: reportMissingImports=false, reportUntypedBaseClass=false
@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -48,16 +47,7 @@ _TAP = (0, 2)
 
 
 class DflashMlxRuntime:
-    """Opens models of the Qwen families with the runtime's own loader.
-
-    Args:
-        strategy: `tape` or `tree`. They are not an axis of one run, as a verify pass of one
-            rounds otherwise than one of the other.
-    """
-
-    def __init__(self, strategy: str = "tape") -> None:
-        self._mode = _MODES[strategy]
-        self._strategy = strategy
+    """Opens models of the Qwen families with the runtime's own loader."""
 
     def describe(self) -> Description:
         """The card."""
@@ -67,7 +57,7 @@ class DflashMlxRuntime:
             versions=versions_of("dflash-mlx", "mlx-lm", "mlx"),
             capabilities=frozenset(Capability[name] for name in offered),
             models=_MODELS,
-            strategies=(self._strategy,),
+            strategies=tuple(_MODES),
             max_draft_tokens=_MAX_K,
             after_stop="block",
             notes={
@@ -88,7 +78,7 @@ class DflashMlxRuntime:
             raise ValueError(f"unsupported: {model} is of no family it has target operations for")
         if model in _EXPERTS and checkpoint.name.endswith("bfloat16"):
             raise ValueError("unsupported: mlx's CPU backend has gather_mm for float32 only")
-        return DflashMlxSession(_load(checkpoint), options, self._mode)
+        return DflashMlxSession(_load(checkpoint), options, _MODES[options.strategy or "tape"])
 
 
 def _with_equal_heads(checkpoint: Path, folder: Path) -> mx.array:
@@ -336,7 +326,8 @@ class DflashMlxSession(GeneratorSession):
 
     def fork(self, options: Options | None = None) -> DflashMlxSession:
         """A session with copies of the caches."""
-        twin = DflashMlxSession(self._loaded, options or self._options, self._mode)
+        chosen = options or self._options
+        twin = DflashMlxSession(self._loaded, chosen, _MODES[chosen.strategy or "tape"])
         twin._caches = copy.deepcopy(self._caches)
         twin._held, twin._anchor = self._held, self._anchor
         return twin
@@ -344,7 +335,7 @@ class DflashMlxSession(GeneratorSession):
 
 def make_runtime() -> DflashMlxRuntime:
     """The factory the command line names."""
-    return DflashMlxRuntime(*sys.argv[1:2])
+    return DflashMlxRuntime()
 
 
 if __name__ == "__main__":
