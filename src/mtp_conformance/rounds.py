@@ -9,7 +9,7 @@ from mtp_conformance.claims import require_emitted
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.group import Group
 from mtp_conformance.oracles import Oracles
-from mtp_conformance.protocol import Options
+from mtp_conformance.protocol import Options, Outcome
 from mtp_conformance.tokens import require_tokens
 
 Script = Sequence[tuple[int, int]]
@@ -76,6 +76,8 @@ def require_other_tails(
             session.round(group.drafts(emitted, k, accepted, tail=tail))
             for tail, session in enumerate(sessions)
         ]
+        if _guessed_right(*outcomes):
+            break
         tokens = (outcome.tokens for outcome in outcomes)
         require_tokens(*tokens, what="a run with other rejected drafts", where=f"round {number}: ")
         kept = outcomes[0].accepted
@@ -85,3 +87,14 @@ def require_other_tails(
             states = (session.state() for session in sessions)
             what = f"a run of {list(script[:8])} with other rejected drafts"
             witness.add(compared=require_equal(*states, what=what, round=number))
+
+
+def _guessed_right(one: Outcome, other: Outcome) -> bool:
+    """Whether a draft meant to be wrong was right in one of two runs.
+
+    It can be once rounding has led both away from K=0's tokens, which say what is wrong. The runs
+    then agree as far as the shorter one goes, and are of different shapes from here on.
+    """
+    shared = min(len(one.tokens), len(other.tokens))
+    unlike = one.accepted != other.accepted
+    return unlike and one.tokens[:shared] == other.tokens[:shared]
