@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, takewhile
 
-from mtp_conformance.case import Scalar
+from mtp_conformance.case import Level, Scalar
 from mtp_conformance.report import Report, Result
 from mtp_conformance.verdict import Verdict
 
@@ -35,8 +35,9 @@ class Draft:
 
 
 def draft(report: Report, common: Draft) -> str:
-    """Known failures of a report as TOML; empty where nothing fails."""
-    cases = sorted({r.case for r in report.results if r.verdict in _FAILS})
+    """Known failures of a report's required cases as TOML; empty where none fails."""
+    required = {case.id for case in report.cases if case.level is Level.MUST}
+    cases = sorted({r.case for r in report.results if r.verdict in _FAILS} & required)
     entries: list[str] = []
     for case in cases:
         results = [r for r in report.results if r.case == case]

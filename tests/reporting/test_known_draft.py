@@ -1,11 +1,13 @@
 """From a report to known failures: every failing cell, no other, in few entries."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mtp_conformance.case import Level
 from mtp_conformance.commands import report as command
 from mtp_conformance.known import judge, read_known
 from mtp_conformance.known_draft import Draft, draft
@@ -70,6 +72,13 @@ def test_unlike_messages_are_told_apart(make_report: Make, tmp_path: Path) -> No
     assert {entry.params["model"] for entry in read_known([file])} == {"gdn", "attn"}
 
 
+def test_recommended_cases_are_not_listed(make_report: Make) -> None:
+    """What is only recommended may fail without being known."""
+    advice = next(c.id for c in make_report().cases if c.level is Level.SHOULD)
+    failing = replace(_result(Verdict.FAIL, "differs", model="gdn"), case=advice)
+    assert draft(make_report(failing), COMMON) == ""
+
+
 def test_command(
     make_report: Make,
     write_report: Callable[[Report], Path],
@@ -88,4 +97,4 @@ def test_command(
     clean = write_report(make_report(_result(Verdict.PASS, "", model="gdn"))).parent
     other = ("report", "known", str(clean), "--out", str(tmp_path / "x"), *words)
     assert run(command, *other) == 2
-    assert "nothing fails in it" in capsys.readouterr().err
+    assert "no required case fails in it" in capsys.readouterr().err

@@ -132,7 +132,7 @@ def _known(names: list[str], arguments: argparse.Namespace) -> int:
     name = str(report.header.runtime.get("name", "the runtime"))
     text = draft(report, Draft(*given[1:], reason=f"Fails in {name}; not looked into yet."))
     if not text:
-        return _complain(f"{names[0]}: nothing fails in it")
+        return _complain(f"{names[0]}: no required case fails in it")
     if arguments.out.exists():
         return _complain(f"{arguments.out} is there already; name another file")
     write_whole(arguments.out, text)
