@@ -3,9 +3,9 @@
 import pytest
 
 from mtp_conformance import Cell
-from mtp_conformance.fixtures import oracles
+from mtp_conformance.fixtures import oracles, profile
 
-__all__ = ["oracles"]
+__all__ = ["oracles", "profile"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -59,6 +59,12 @@ def card_of(description: Description) -> dict[str, object]:
 
 
 @pytest.fixture(scope="session")
+def profile(request: pytest.FixtureRequest) -> str:
+    """How far a case that searches is to search."""
+    return cast("str", request.config.getoption("profile"))
+
+
+@pytest.fixture(scope="session")
 def oracles(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Oracles]:

@@ -53,7 +53,7 @@ from mtp_conformance.report import (
 from mtp_conformance.reporting import shard
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
-PROFILES = ("default", "gate", "full", "peers", "smoke")
+PROFILES = ("default", "gate", "full", "nightly", "peers", "smoke")
 _USUAL = {"device": "cpu", "mx_compile": "off", "time_limit": "60.0"}
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"

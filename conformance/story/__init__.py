@@ -1,0 +1,1 @@
+"""Sessions live through any order of events, as hypothesis makes it up."""

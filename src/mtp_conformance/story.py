@@ -1,0 +1,182 @@
+"""A state machine over sessions: any order of rounds, forks, cancels, and what else is offered.
+
+The model is a list of tokens: whatever happened, a session that has emitted n tokens has the
+caches that K=0 has after n, in every bit, and in the end those of one forward pass over them.
+Hypothesis makes the order up and shrinks a failing one to the shortest story that still fails.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import strategies as st
+from hypothesis.database import DirectoryBasedExampleDatabase
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from mtp_conformance.case import Cell, Witness
+from mtp_conformance.checked import CheckedSession
+from mtp_conformance.claims import require_emitted
+from mtp_conformance.exactness import StateDiffers, require_equal, same_state
+from mtp_conformance.group import Group, State, target_arrays
+from mtp_conformance.oracles import Oracles
+from mtp_conformance.protocol import Capability, Options
+
+_LONGEST = 48
+"""Emitted tokens after which a session takes no more rounds."""
+_MOST_SESSIONS = 3
+EXAMPLES = Path(os.environ.get("MTP_CONFORMANCE_EXAMPLES", ".hypothesis/stories"))
+"""Where profile `nightly` keeps failing stories: a folder to share, so that they replay elsewhere."""
+
+
+def search(profile: str) -> settings:
+    """How long stories are looked for: seconds and always the same, or far and at random."""
+    far = profile == "nightly"
+    return settings(
+        max_examples=60 if far else 3,
+        stateful_step_count=40 if far else 9,
+        derandomize=not far,
+        database=DirectoryBasedExampleDatabase(EXAMPLES) if far else None,
+        deadline=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=Verbosity.quiet,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+
+def tell_stories(oracles: Oracles, cell: Cell, witness: Witness, profile: str) -> None:
+    """Run stories on a cell's model, data type, prompt and strategy.
+
+    Raises:
+        AssertionError: another token than K=0's was emitted, with the story in the message.
+        StateDiffers: names layer and component, with the story in the message.
+    """
+    group = oracles.group(cell)
+    options, _ = oracles.prefill_like(cell)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def machine() -> Story:
+            return Story(oracles, group, options, witness, Path(folder) / "saved")
+
+        # It calls what it is given without arguments, and so takes more than classes.
+        factory = cast("type[RuleBasedStateMachine]", machine)
+        run_state_machine_as_test(factory, settings=search(profile))
+
+
+class Story(RuleBasedStateMachine):
+    """Sessions of one group; each is held to the tokens it has emitted."""
+
+    def __init__(
+        self, oracles: Oracles, group: Group, options: Options, witness: Witness, file: Path
+    ) -> None:
+        super().__init__()
+        self._oracles, self._group, self._options = oracles, group, options
+        self._witness, self._file = witness, file
+        self._sessions: list[tuple[CheckedSession, int]] = []
+        self._saved: int | None = None
+        self._last = 0
+        self._told: list[str] = []
+
+    def _tell(self, what: str, at: int) -> None:
+        self._last = at
+        self._told.append(f"[{at}] {what}" if len(self._sessions) > 1 else what)
+
+    @initialize()
+    def prefill(self) -> None:
+        """The first session has seen the prompt."""
+        self._sessions = [(self._group.prefilled(self._options), 1)]
+        self._tell("prefill", 0)
+
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1), k=st.integers(0, 6), right=st.integers(0, 6))
+    def round(self, at: int, k: int, right: int) -> None:
+        """Verify k drafts of which the first are right."""
+        at %= len(self._sessions)
+        session, emitted = self._sessions[at]
+        k = min(k, self._oracles.description.max_draft_tokens)
+        accepted = min(right, k)
+        if emitted > _LONGEST:
+            return
+        self._tell(f"round K={k} a={accepted}", at)
+        outcome = session.round(self._group.drafts(emitted, k, accepted))
+        due = self._group.stream(emitted + accepted + 1)[emitted:]
+        self._claim(lambda: require_emitted(outcome, due, round=len(self._told)))
+        self._sessions[at] = session, emitted + accepted + 1
+        self._witness.add(drafted=k, accepted=accepted, rejected=k - accepted)
+
+    @precondition(lambda self: len(self._sessions) < _MOST_SESSIONS)
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1), other=st.integers(0, 7))
+    def fork(self, at: int, other: int) -> None:
+        """A second session at the same place, rewinding in one of the runtime's ways."""
+        at %= len(self._sessions)
+        session, emitted = self._sessions[at]
+        ways = self._oracles.description.strategies
+        options = Options(ways[other % len(ways)], self._options.head_rows)
+        self._sessions.append((session.fork(options), emitted))
+        self._tell(f"fork {at} with {options.strategy}", len(self._sessions) - 1)
+
+    @precondition(lambda self: self._oracles.runtime.offers(Capability.CANCEL))
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1))
+    def cancel(self, at: int) -> None:
+        """Give up between rounds."""
+        at %= len(self._sessions)
+        self._tell("cancel", at)
+        self._sessions[at][0].cancel()
+
+    @invariant()
+    def caches_are_those_of_the_tokens(self) -> None:
+        """The session acted on last has K=0's caches, and moved no other."""
+        for at, (session, emitted) in enumerate(self._sessions):
+            state = target_arrays(session.state())
+            plain = target_arrays(self._group.plain_state(emitted - 1))
+            what = f"K=0 after {emitted} tokens"
+            self._claim(lambda s=state, p=plain, w=what: self._equal(s, p, w), at)
+
+    def teardown(self) -> None:
+        """In the end: one forward pass over all tokens, where prefills do not round otherwise."""
+        for at, (session, emitted) in enumerate(self._sessions):
+            direct, plain = (
+                target_arrays(find(emitted - 1))
+                for find in (self._group.direct_state, self._group.plain_state)
+            )
+            if same_state(direct, plain):
+                state = target_arrays(session.state())
+                self._claim(lambda s=state, d=direct: self._equal(s, d, "one forward pass"), at)
+
+    def _equal(self, state: State, expected: State, what: str) -> None:
+        compared = require_equal(state, expected, what=what, round=len(self._told))
+        self._witness.add(compared=compared)
+
+    def _claim(self, claim: Callable[[], object], at: int | None = None) -> None:
+        """Hold a claim; where it fails, put the story into the message."""
+        try:
+            claim()
+        except AssertionError as error:
+            where = f", session {at}" if at is not None and len(self._sessions) > 1 else ""
+            raise _with_story(error, "; ".join(self._told) + where) from error
+
+
+def _with_story(error: AssertionError, story: str) -> AssertionError:
+    message = f"{error} (story: {story})"
+    if not isinstance(error, StateDiffers):
+        return AssertionError(message)
+    return StateDiffers(
+        message,
+        layer=error.layer,
+        component=error.component,
+        round=error.round,
+        difference=error.difference,
+        differing=error.differing,
+    )

@@ -1,0 +1,63 @@
+"""The state machine finds what is wrong, and tells the shortest story of it."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.story.test_any_order import test_any_order as story_case
+from mtp_conformance import Cell, Oracles, Witness
+from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, zoo_materials
+from mtp_conformance.exactness import StateDiffers
+from mtp_conformance.protocol import Options
+from mtp_conformance.story import EXAMPLES, search
+from tests.faults import skip_slot_restore
+
+CELL = Cell("gdn", "tape", None, None, "float32", 5)
+
+
+def _judge(runtime: BuiltinRuntime, folder: Path) -> Witness:
+    witness = Witness()
+    story_case(Oracles(runtime, zoo_materials(folder)), CELL, witness, "default")
+    return witness
+
+
+def test_right_decoder(tmp_path: Path) -> None:
+    """It passes, and something was rejected on the way."""
+    assert _judge(BuiltinRuntime(), tmp_path).as_dict()["rejected"] > 0
+
+
+def test_fault_is_told_in_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stale slot needs one round with a reject, and the story has nothing else."""
+    skip_slot_restore.RECURRENT.apply(monkeypatch)
+    with pytest.raises(StateDiffers, match=r"\(story: prefill; round K=1 a=0\)$") as caught:
+        _judge(BuiltinRuntime(), tmp_path)
+    assert caught.value.component == "recurrent"
+
+
+class _MovesOnCancel(BuiltinSession):
+    def cancel(self) -> None:
+        self.session.round(0)
+
+
+class MovesOnCancel(BuiltinRuntime):
+    """Decodes a token when it is cancelled."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> _MovesOnCancel:
+        """As the builtin runtime."""
+        return _MovesOnCancel(*super().open(model, checkpoint, options).parts)
+
+
+def test_cancel_that_moves_is_told(tmp_path: Path) -> None:
+    """A cancel is enough."""
+    with pytest.raises(StateDiffers, match=r"\(story: prefill; cancel\)$"):
+        _judge(MovesOnCancel(), tmp_path)
+
+
+def test_profiles_search_differently() -> None:
+    """The usual profiles are always the same; nightly is random, larger, and remembers."""
+    usual, far = search("gate"), search("nightly")
+    assert usual.derandomize
+    assert usual.database is None
+    assert not far.derandomize
+    assert far.max_examples > 10 * usual.max_examples
+    assert str(EXAMPLES) in repr(far.database)
