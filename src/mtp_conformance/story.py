@@ -37,7 +37,7 @@ _LONGEST = 48
 """Emitted tokens after which a session takes no more rounds."""
 _MOST_SESSIONS = 3
 EXAMPLES = Path(os.environ.get("MTP_CONFORMANCE_EXAMPLES", ".hypothesis/stories"))
-"""Where profile `nightly` keeps failing stories: a folder to share, so that one replays anywhere."""
+"""Where profile `nightly` keeps failing stories, to be shared so that one replays anywhere."""
 
 
 def search(profile: str) -> settings:

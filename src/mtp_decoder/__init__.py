@@ -22,17 +22,21 @@ from mtp_decoder.errors import (
     UnrewindableCacheError,
 )
 from mtp_decoder.generate import emit, generate_step
+from mtp_decoder.processing import Following, TokenMask
 from mtp_decoder.prompt_cache import make_prompt_cache
 from mtp_decoder.rewind import Rewind
+from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import Round, Session, Verification
 from mtp_decoder.target import Head, Layer, PooledLayer, RecurrentLayer, Target
 
 __all__ = [
+    "AcceptBy",
     "Acceptance",
     "CacheMismatchError",
     "CheckpointError",
     "Counters",
     "DecoderError",
+    "Following",
     "Head",
     "HeadRows",
     "Layer",
@@ -41,8 +45,10 @@ __all__ = [
     "Rewind",
     "RewindError",
     "Round",
+    "Sampling",
     "Session",
     "Target",
+    "TokenMask",
     "UnrewindableCacheError",
     "Verification",
     "emit",

@@ -20,6 +20,7 @@ from mtp_decoder.errors import CheckpointError, DecoderError
 from mtp_decoder.generate import check_arguments, emit
 from mtp_decoder.qwen.load import load, read_config
 from mtp_decoder.rewind import Rewind
+from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import Session, check_model
 from mtp_decoder.target import Head, Target
 
@@ -49,6 +50,17 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompt", required=True, metavar="TEXT", help="text to go on from; - reads stdin")
     add("--num-draft-tokens", type=int, default=3, metavar="K", help="drafts a round (3)")
     add("--max-tokens", type=int, default=256, metavar="N", help="-1 for no limit (256)")
+    add("--temp", type=float, default=0.0, metavar="T", help="0 takes the likeliest (0)")
+    add("--top-p", type=float, default=1.0, metavar="P", help="likeliest that come to P (1)")
+    add("--top-k", type=int, default=0, metavar="N", help="the N likeliest; 0 for all (0)")
+    add("--min-p", type=float, default=0.0, metavar="P", help="P times the likeliest (0)")
+    add("--seed", type=int, default=0, metavar="N", help="of every random number (0)")
+    add(
+        "--acceptance",
+        choices=[a.value for a in AcceptBy],
+        default=AcceptBy.MATCH.value,
+        help="match: the tokens of K=0, whatever K is; rejection: their law, and more accepts",
+    )
     add("--rewind", choices=[r.value for r in Rewind], default=Rewind.TAPE.value)
     add("--head-rows", choices=[r.value for r in HeadRows], default=HeadRows.DRAFT.value)
     add("--prefill-step-size", type=int, default=2048, metavar="N", help="tokens a pass (2048)")
@@ -89,6 +101,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _generate(arguments: argparse.Namespace) -> int:
     check_arguments(arguments.num_draft_tokens, arguments.max_tokens, has_drafts=True)
+    _sampling(arguments)  # refused before anything is loaded
     tokenizer = _tokenizer(arguments.model)
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
@@ -124,7 +137,19 @@ def _session(arguments: argparse.Namespace) -> Session:
         head if k else None,
         rewind=arguments.rewind,
         head_rows=arguments.head_rows,
+        sampling=_sampling(arguments),
         prefill_step_size=arguments.prefill_step_size,
+    )
+
+
+def _sampling(arguments: argparse.Namespace) -> Sampling:
+    return Sampling(
+        temp=arguments.temp,
+        top_p=arguments.top_p,
+        top_k=arguments.top_k,
+        min_p=arguments.min_p,
+        seed=arguments.seed,
+        acceptance=arguments.acceptance,
     )
 
 

@@ -1,20 +1,29 @@
-"""Accepting drafts: the longest prefix the target itself would have emitted."""
+"""Accepting drafts: the longest prefix that the rule lets stand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import mlx.core as mx
 
-Sampler = Callable[[mx.array], mx.array]
-LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
+from mtp_decoder.processing import Processing
+from mtp_decoder.rules import Rule, normalise
 
 
-def greedy_sampler(logprobs: mx.array) -> mx.array:
-    """The likeliest token; ties go to the lowest id."""
-    return mx.argmax(logprobs, axis=-1)
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts of a round.
+
+    Attributes:
+        tokens: K token ids.
+        position: in the sequence, of the first of them.
+        laws: [K, V] probabilities they were drawn from; None if they were not drawn so.
+    """
+
+    tokens: tuple[int, ...]
+    position: int
+    laws: mx.array | None = None
 
 
 @dataclass(frozen=True)
@@ -33,53 +42,39 @@ class Acceptance:
 
 
 def accept(
-    drafts: Sequence[int],
+    drafts: Drafts,
     logits: mx.array,
     history: Sequence[int],
-    sampler: Sampler,
-    processors: Sequence[LogitsProcessor],
+    rule: Rule,
+    processing: Processing,
 ) -> Acceptance:
-    """Sample every row and keep drafts while they equal the sample.
+    """Let the rule judge every row, and keep drafts while they stand.
 
     Args:
-        drafts: K token ids.
+        drafts: K of them.
         logits: [K+1, V], row i after anchor and i drafts.
         history: every token before the drafts, the anchor included, for the processors.
-        sampler: log-probabilities [rows, V] to token ids [rows].
-        processors: called as mlx-lm calls them, row after row, and never with a rejected
+        rule: chooses the token of a row.
+        processing: logits processors and token mask, row after row, and never with a rejected
             draft in their history.
     """
-    if processors:
-        return _accept_row_by_row(drafts, logits, history, sampler, processors)
-    logprobs = _normalise(logits)
-    sampled = cast("list[int]", sampler(logprobs).tolist())
-    accepted = 0
-    while accepted < len(drafts) and sampled[accepted] == drafts[accepted]:
-        accepted += 1
-    return Acceptance(accepted, tuple(sampled[: accepted + 1]), logprobs[: accepted + 1])
+    if processing.active:
+        return _accept_row_by_row(drafts, logits, history, rule, processing)
+    tokens = rule.judge(drafts.tokens, logits, drafts.position, drafts.laws)
+    return Acceptance(len(tokens) - 1, tuple(tokens), normalise(logits)[: len(tokens)])
 
 
 def _accept_row_by_row(
-    drafts: Sequence[int],
-    logits: mx.array,
-    history: Sequence[int],
-    sampler: Sampler,
-    processors: Sequence[LogitsProcessor],
+    drafts: Drafts, logits: mx.array, history: Sequence[int], rule: Rule, processing: Processing
 ) -> Acceptance:
     rows: list[mx.array] = []
     tokens: list[int] = []
-    for i in range(len(drafts) + 1):
-        seen = mx.array([*history, *tokens])
-        row = logits[i : i + 1]
-        for processor in processors:
-            row = processor(seen, row)
-        rows.append(_normalise(row))
-        tokens.append(cast("int", sampler(rows[-1]).item()))
-        if i == len(drafts) or tokens[i] != drafts[i]:
+    for i in range(len(drafts.tokens) + 1):
+        row = processing.row([*history, *tokens], logits[i : i + 1])
+        rows.append(normalise(row))
+        draft = drafts.tokens[i : i + 1]
+        law = None if drafts.laws is None else drafts.laws[i : i + 1]
+        tokens += rule.judge(draft, row, drafts.position + i, law)
+        if draft != (tokens[i],):
             break
     return Acceptance(len(tokens) - 1, tuple(tokens), mx.concatenate(rows))
-
-
-def _normalise(logits: mx.array) -> mx.array:
-    """Log-probabilities, in the dtype of the logits, as mlx-lm computes them."""
-    return logits - mx.logsumexp(logits, axis=-1, keepdims=True)

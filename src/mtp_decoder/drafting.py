@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
 
 from mtp_decoder.rewind.head import cut_head, head_length
+from mtp_decoder.rules import Rule
 from mtp_decoder.target import Head
 
 
@@ -26,6 +27,13 @@ class HeadRows(str, Enum):
 
     DRAFT = "draft"
     TARGET = "target"
+
+
+class Chain(NamedTuple):
+    """Drafts of a round, and the probabilities [K, V] they were drawn from, if they were."""
+
+    tokens: list[int]
+    laws: mx.array | None
 
 
 class Drafter:
@@ -62,31 +70,36 @@ class Drafter:
             self._head(rows, following, self._caches)
         self.hidden = hidden[:, -1:]
 
-    def draft(self, anchor: int, k: int, forced: Sequence[int] | None = None) -> list[int]:
+    def draft(
+        self, anchor: int, k: int, rule: Rule, position: int, forced: Sequence[int] | None = None
+    ) -> Chain:
         """Chain k drafts after the anchor; k rows enter the head's cache.
 
         Args:
             anchor: the last emitted token.
             k: number of drafts.
+            rule: chooses each draft from the head's logits.
+            position: of the first draft in the sequence.
             forced: drafts to inject: the chain runs as if the head had made them.
-
-        Returns:
-            The drafts, as token ids.
         """
         assert self.hidden is not None, "prefill comes first"
         self._checkpoint = self.length
         self._anchor = mx.array([[anchor]])
         hidden, token = self.hidden, self._anchor
         drafts: list[mx.array] = []
+        laws: list[mx.array] = []
         for j in range(k):
             logits, hidden = self._head(hidden, token, self._caches)
-            token = logits[:, -1].argmax(-1, keepdims=True)
             if forced is not None:
                 token = mx.array([[forced[j]]])
+            else:
+                token, law = rule.draft(logits[:, -1], position + j)
+                laws += [] if law is None else [law]
             drafts.append(token)
         self._next = (hidden, token)
-        mx.eval(drafts, hidden)
-        return [cast("int", token.item()) for token in drafts]
+        mx.eval(drafts, laws, hidden)
+        tokens = [cast("int", token.item()) for token in drafts]
+        return Chain(tokens, mx.concatenate(laws) if laws else None)
 
     def settle(self, drafts: Sequence[int], accepted: int, verified: mx.array) -> None:
         """Leave the rows of the anchor and of the accepted drafts, and take the next hidden.

@@ -12,10 +12,12 @@ from typing import Any, cast
 
 import mlx.core as mx
 
-from mtp_decoder.accepting import LogitsProcessor, Sampler
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import DecoderError
+from mtp_decoder.processing import LogitsProcessor, TokenMask
 from mtp_decoder.rewind import Rewind
+from mtp_decoder.rules import Sampler
+from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import NO_HEAD, Session, check_count, check_model, whole_number
 from mtp_decoder.target import Head, Target
 
@@ -31,7 +33,14 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     num_draft_tokens: int = 3,
     max_tokens: int = 256,
     sampler: Sampler | None = None,
+    temp: float = 0.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    min_p: float = 0.0,
+    seed: int = 0,
+    acceptance: AcceptBy | str = AcceptBy.MATCH,
     logits_processors: Sequence[LogitsProcessor] | None = None,
+    token_mask: TokenMask | None = None,
     prompt_cache: Sequence[Any] | None = None,
     prefill_step_size: int = 2048,
     rewind: Rewind | str = Rewind.TAPE,
@@ -51,8 +60,18 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         head: its MTP head; needed for `num_draft_tokens` above 0.
         num_draft_tokens: K, drafts a round; fewer where the budget ends.
         max_tokens: tokens to emit at most; -1 for no limit.
-        sampler: log-probabilities [rows, V] to token ids [rows]; greedy by default.
-        logits_processors: (tokens so far, logits [1, V]) to logits [1, V].
+        sampler: log-probabilities [rows, V] to token ids [rows], in place of the next six.
+        temp: temperature; 0 takes the likeliest token.
+        top_p: keep the likeliest tokens whose probabilities come to this; 0 and 1 keep all.
+        top_k: keep this many of the likeliest tokens; 0 keeps all.
+        min_p: keep tokens at least this times as likely as the likeliest; 0 keeps all.
+        seed: of every random number. With `match` it settles the tokens, whatever K is.
+        acceptance: `match`, a draft stands if it is the token that would be sampled without
+            drafts; or `rejection`, with probability min(1, p/q).
+        logits_processors: (tokens so far, logits [1, V]) to logits [1, V]; one with a state
+            that follows the emitted tokens has `advance`, `rewind` and `fork` besides.
+        token_mask: which tokens may come next, such as a grammar's matcher; see
+            `mtp_decoder.TokenMask`.
         prompt_cache: from `make_prompt_cache(model, head)`; updated in place.
         prefill_step_size: prompt tokens a prefill pass.
         rewind: strategy for state that cannot be cut back.
@@ -81,7 +100,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         rewind=rewind,
         head_rows=head_rows,
         sampler=sampler,
+        sampling=Sampling(temp, top_p, top_k, min_p, seed, acceptance),
         logits_processors=logits_processors,
+        token_mask=token_mask,
         prompt_cache=prompt_cache,
         prefill_step_size=prefill_step_size,
     )

@@ -14,15 +14,16 @@ from typing import Any
 
 import mlx.core as mx
 
-from mtp_decoder.accepting import Acceptance, LogitsProcessor, Sampler, accept, greedy_sampler
+from mtp_decoder.accepting import Acceptance, Drafts, accept
 from mtp_decoder.counters import Counters
-from mtp_decoder.drafting import Drafter, HeadRows
+from mtp_decoder.drafting import Chain, Drafter, HeadRows
 from mtp_decoder.errors import (
     CacheMismatchError,
     DecoderError,
     RewindError,
     UnrewindableCacheError,
 )
+from mtp_decoder.processing import LogitsProcessor, Processing, TokenMask
 from mtp_decoder.prompt_cache import (
     check_content,
     check_head_content,
@@ -30,6 +31,8 @@ from mtp_decoder.prompt_cache import (
     split,
 )
 from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
+from mtp_decoder.rules import Sampler, make_rule
+from mtp_decoder.sampling import Sampling
 from mtp_decoder.state import arrays_of, copy_cache, named_state
 from mtp_decoder.target import Head, Target
 from mtp_decoder.window import Window, forward
@@ -42,11 +45,17 @@ _OF_A_HEAD = ("layers", "make_cache", "__call__")
 
 @dataclass(frozen=True)
 class Verification:
-    """One verify pass: the drafts [K], the residual [1, K+1, W], the logits [K+1, V]."""
+    """One verify pass: the drafts [K], the residual [1, K+1, W], the logits [K+1, V].
+
+    `position` is the first draft's in the sequence; `laws` are the probabilities [K, V] the
+    drafts were drawn from, None if they were not drawn so.
+    """
 
     drafts: tuple[int, ...]
     hidden: mx.array
     logits: mx.array
+    position: int
+    laws: mx.array | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,7 @@ class _OpenRound:
     length: int
     hidden: mx.array | None
     drafts: list[int]
+    laws: mx.array | None = None
     window: Window | None = None
     verified: bool = False
 
@@ -87,19 +97,21 @@ class Session:
         head: its MTP head; without one only rounds without drafts of its own are possible.
         rewind: strategy for state that cannot be cut back.
         head_rows: what the head's rows of accepted drafts are made from.
-        sampler: log-probabilities [rows, V] to token ids; greedy by default.
+        sampler: log-probabilities [rows, V] to token ids, in place of `sampling`.
+        sampling: temperature, cuts and seed, and when a draft stands; greedy by default.
         logits_processors: as mlx-lm's: (tokens so far, logits [1, V]) to logits.
+        token_mask: which tokens may come next, such as a grammar's matcher.
         prompt_cache: from `make_prompt_cache(target, head)`; updated in place.
         prefill_step_size: prompt tokens a prefill pass.
 
     Raises:
         CacheMismatchError: the prompt cache is another model's.
         UnrewindableCacheError: a layer's cache has no rewind and a head was given.
-        DecoderError: `prefill_step_size` is not a positive whole number, or target or head
-            is no such thing.
+        DecoderError: `prefill_step_size` is not a positive whole number, target, head or token
+            mask is no such thing, or there are a sampler and a temperature.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (one keyword for each thing a user may choose)
         self,
         target: Target,
         head: Head | None = None,
@@ -107,7 +119,9 @@ class Session:
         rewind: Rewind | str = Rewind.TAPE,
         head_rows: HeadRows | str = HeadRows.DRAFT,
         sampler: Sampler | None = None,
+        sampling: Sampling | None = None,
         logits_processors: Sequence[LogitsProcessor] | None = None,
+        token_mask: TokenMask | None = None,
         prompt_cache: Sequence[Any] | None = None,
         prefill_step_size: int = 2048,
     ) -> None:
@@ -119,8 +133,9 @@ class Session:
         self._head_rows = HeadRows(head_rows)
         self._target = target
         self._head = head
-        self._sampler = sampler or greedy_sampler
-        self._processors = list(logits_processors or ())
+        self._sampler = sampler
+        self._rule = make_rule(sampling or Sampling(), sampler)
+        self._processing = Processing(logits_processors or (), token_mask)
         self._step_size = step_size
         cache = make_prompt_cache(target, head) if prompt_cache is None else prompt_cache
         self._caches, self._head_caches, self._frontier = split(cache, target, head)
@@ -195,9 +210,12 @@ class Session:
             hidden = self._prefill_chunks(tokens)
             logits = self._target.logits(hidden[:, -1:])[0]
             self.history = tokens
-            outcome = accept((), logits, self.history, self._sampler, self._processors)
+            self._processing.begin(len(tokens))
+            none = Drafts((), self._length)
+            outcome = accept(none, logits, self.history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
         self.history.append(outcome.tokens[0])
+        self._processing.settle(self.history)
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
@@ -253,7 +271,8 @@ class Session:
             return list(self._open.drafts)
         self._open = _OpenRound(self._length, self._drafter.hidden, [])
         with self.counters.phase("draft"):
-            self._open.drafts = self._drafter.draft(anchor, k, forced)
+            made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
+        self._open.drafts, self._open.laws = made
         return list(self._open.drafts)
 
     def verify(self, drafts: Sequence[int]) -> Verification:
@@ -283,7 +302,9 @@ class Session:
             else:
                 hidden = self._window.run(tokens)
             logits = self._target.logits(hidden)[0]
-            self._verified = Verification(tuple(opened.drafts), hidden, logits)
+            self._verified = Verification(
+                tuple(opened.drafts), hidden, logits, opened.length + 1, opened.laws
+            )
             mx.eval(logits, hidden, arrays_of(self._caches))
         return self._verified
 
@@ -294,10 +315,9 @@ class Session:
             DecoderError: nothing was verified.
         """
         verified = self._require_verified()
+        drafts = Drafts(verified.drafts, verified.position, verified.laws)
         with self.counters.phase("accept"):
-            outcome = accept(
-                verified.drafts, verified.logits, self.history, self._sampler, self._processors
-            )
+            outcome = accept(drafts, verified.logits, self.history, self._rule, self._processing)
             mx.eval(outcome.logprobs)
         return outcome
 
@@ -322,6 +342,9 @@ class Session:
                 f"tokens {outcome.tokens} are not the first {outcome.accepted} of the drafts "
                 f"{verified.drafts} and one more"
             )
+        before = len(self.history) - len(self._settled.tokens if self._settled else ())
+        history = [*self.history[:before], *outcome.tokens]
+        self._processing.settle(history)  # a stranger's code: first, while nothing has changed
         with self.counters.phase("rewind"):
             self.counters.rewinds += keep < held
             if window is not None:
@@ -333,9 +356,7 @@ class Session:
             self._sync()
         if self._settled is None:
             self.counters.count_round(len(verified.drafts), outcome.accepted)
-        else:
-            del self.history[-len(self._settled.tokens) :]
-        self.history.extend(outcome.tokens)
+        self.history = history
         self._settled = outcome
         self._open = None
 
@@ -355,6 +376,7 @@ class Session:
         self._length = opened.length
         self._open = self._window = self._verified = self._settled = None
         self._sync()
+        self._processing.settle(self.history)
 
     def cut(self, emitted: int) -> None:
         """Keep only the first `emitted` tokens of the round that was settled last.
@@ -365,9 +387,8 @@ class Session:
         settled = self._settled
         if settled is None or not 1 <= emitted <= len(settled.tokens):
             raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")
-        kept = min(settled.accepted, emitted)
-        self.counters.uncount_accepted(settled.accepted, kept)
         self.rewind(Acceptance(emitted - 1, settled.tokens[:emitted], settled.logprobs[:emitted]))
+        self.counters.uncount_accepted(settled.accepted, min(settled.accepted, emitted))
 
     def round(self, num_draft_tokens: int = 0, *, drafts: Sequence[int] | None = None) -> Round:
         """One whole round with the head's drafts, or with injected ones.
@@ -396,13 +417,21 @@ class Session:
                 found["head.frontier.hidden"] = mx.array(self._drafter.hidden)
         return found
 
-    def decode_with(self, *, rewind: Rewind | str, head_rows: HeadRows | str) -> None:
-        """Use another strategy and policy from the next round on.
+    def decode_with(
+        self,
+        *,
+        rewind: Rewind | str,
+        head_rows: HeadRows | str,
+        sampling: Sampling | None = None,
+    ) -> None:
+        """Use another strategy and policy, and sample otherwise, from the next round on.
 
         Raises:
-            DecoderError: a round is open.
+            DecoderError: a round is open, or a sampler decides and `sampling` was given.
         """
         self._require_closed()
+        if sampling is not None:
+            self._rule = make_rule(sampling, self._sampler)
         self._rewind = Rewind(rewind)
         if self._drafter is not None:
             self._drafter.policy = HeadRows(head_rows)
@@ -424,6 +453,7 @@ class Session:
         if twin._drafter is not None and self._drafter is not None:
             twin._drafter.policy = self._drafter.policy
         twin._open = twin._window = twin._verified = twin._settled = None
+        twin._processing = self._processing.fork()
         twin.history = list(self.history)
         twin.counters = Counters()
         return twin
