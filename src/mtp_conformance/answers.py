@@ -125,8 +125,7 @@ def logits(value: object, rows: int, size: int | None, emitted: Sequence[int]) -
     """
     if value is None:
         raise BadAnswer("claims to give logits and gave none")
-    if not isinstance(value, mx.array):
-        raise BadAnswer(f"logits are a {_kind(value)}, not an mlx array")
+    value = array(value, "logits")
     if value.dtype not in _FLOATS:
         raise BadAnswer(f"logits are {value.dtype}, no floating-point type")
     wanted = (rows, size if size is not None else value.shape[-1] if value.ndim else 0)
@@ -146,6 +145,17 @@ def logits(value: object, rows: int, size: int | None, emitted: Sequence[int]) -
     return value
 
 
+def array(value: object, what: str) -> mx.array:
+    """An mlx array.
+
+    Raises:
+        BadAnswer: it is something else.
+    """
+    if not isinstance(value, mx.array):
+        raise BadAnswer(f"{what} are a {_kind(value)}, not an mlx array")
+    return value
+
+
 def state(value: object) -> dict[str, mx.array]:
     """Named arrays of caches.
 
@@ -160,14 +170,14 @@ def state(value: object) -> dict[str, mx.array]:
             "state has no array; return every cache array as layers.I.component, "
             "or leave `state` out of the capabilities"
         )
-    for name, array in arrays.items():
+    for name, given in arrays.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise BadAnswer(
                 f"state has an array {name!r}; names are layers.I.component and "
                 "head.I.component, the component in lower case letters, digits and _"
             )
-        if not isinstance(array, mx.array):
-            raise BadAnswer(f"state's {name} is a {_kind(array)}, not an array")
+        if not isinstance(given, mx.array):
+            raise BadAnswer(f"state's {name} is a {_kind(given)}, not an array")
     named = cast("dict[str, mx.array]", arrays)
     _finite(named)
     return named

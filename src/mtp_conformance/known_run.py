@@ -81,6 +81,13 @@ class KnownRun:
         return self._whole
 
     @property
+    def expired(self) -> tuple[KnownFailure, ...]:
+        """Entries about cells of this run whose last day is over, whatever the cells came to."""
+        numbered = enumerate(self._entries)
+        today = datetime.date.today()
+        return tuple(e for n, e in numbered if n in self._with_cell and e.expires < today)
+
+    @property
     def stale(self) -> tuple[KnownFailure, ...]:
         """Entries that no cell of the suite is about; none where the run was not the suite."""
         if not self._whole:
@@ -116,16 +123,22 @@ class KnownRun:
             output[_OUTPUT] = {"with_cell": sorted(self._with_cell)}
         elif session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._whole = False
-        elif self.stale:
+        elif self.stale or (self._whole and self.expired):
             session.exitstatus = STALE
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name the stale entries."""
-        stale = () if self._config.getoption("collectonly") else self.stale
+        if self._config.getoption("collectonly"):
+            return
+        stale, expired = self.stale, self.expired if self._whole else ()
         if stale:
             terminalreporter.section("stale known failures")
         for entry in stale:
             terminalreporter.line(f"no cell of the suite is {entry.name}; remove the entry")
+        if expired:
+            terminalreporter.section("expired known failures")
+        for entry in expired:
+            terminalreporter.line(f"expired on {entry.expires}, owner {entry.owner}: {entry.name}")
 
 
 def _entries(config: pytest.Config) -> tuple[KnownFailure, ...]:

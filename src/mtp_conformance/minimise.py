@@ -26,7 +26,7 @@ _USUAL_DEPTH = 4
 _DEPTH_OF_TWO = 2
 _PROMPT_LENGTHS = (1, 2, 3, 4, 5, 8, 12)
 _TOKENS = 24
-SECONDS = 6.0
+SECONDS = 12.0
 """Longest search for one failure."""
 
 Rounds = tuple[tuple[int, int], ...]

@@ -13,6 +13,7 @@ A near-tie is never a pass.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ import mlx.core as mx
 
 from mtp_conformance.case import Cell
 from mtp_conformance.claims import require_shape_matched
+from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import Group
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.protocol import Capability
 from mtp_conformance.tokens import first_difference, require_tokens
-from mtp_conformance.verdict import NearTie
+from mtp_conformance.verdict import NearTie, Unsupported
 
 MOST_ULPS = 4
 LADDER = (1, 2, 3)
@@ -93,8 +95,7 @@ def require_stream(
     if index is None:
         return require_tokens(tokens, expected, what="K=0")
     k = cell.k or 0
-    depths = sorted({*LADDER, k})
-    ladder = [(depth, first_difference(again(depth), expected)) for depth in depths]
+    ladder = _climb(oracles, k, again, expected)
     story = f"emitted token {index} is {tokens[index]}, K=0 emits {expected[index]}"
     if not oracles.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
         raise StreamDiffers(f"{story}; {_told(ladder)}", ladder, None)
@@ -105,6 +106,21 @@ def require_stream(
         raise StreamDiffers(f"{story}; {reason}", ladder, found.margin)
     told = f"{story}; 1 divergence in {len(tokens)} tokens"
     raise NearTie(told, tuple(ladder), found.margin)
+
+
+def _climb(
+    oracles: Oracles, k: int, again: Callable[[int], Sequence[int]], expected: Sequence[int]
+) -> list[tuple[int, int | None]]:
+    """First divergences by K, of the depths the runtime has and can decode with.
+
+    What a depth fails at says nothing of the divergence already found, and leaves its rung out.
+    """
+    most = oracles.description.max_draft_tokens
+    found: list[tuple[int, int | None]] = []
+    for depth in sorted({*(d for d in LADDER if d <= most), k}):
+        with contextlib.suppress(RuntimeFailure, Unsupported):
+            found.append((depth, first_difference(again(depth), expected)))
+    return found
 
 
 def _why_no_tie(
@@ -134,7 +150,7 @@ def _state_claim_past(oracles: Oracles, cell: Cell, group: Group, index: int) ->
         raise AssertionError("the runtime shows no state, so nothing proves it a tie")
     further = group.after(index + 1)
     options = oracles.options(cell)
-    for k in range(1, max(LADDER) + 1):
+    for k in range(1, min(max(LADDER), oracles.description.max_draft_tokens) + 1):
         for accepted in range(k + 1):
             require_shape_matched(further, options, k, accepted)
 

@@ -445,7 +445,7 @@ def _show_known(report: pytest.TestReport, outcome: _Outcome) -> None:
 
 
 def _result(item: pytest.Item, case: Case, outcome: _Outcome) -> Result:
-    harmless = outcome.verdict in (Verdict.PASS, Verdict.UNSUPPORTED, Verdict.XFAIL)
+    harmless = outcome.verdict in (Verdict.PASS, Verdict.UNSUPPORTED)
     return Result(
         case=case.id,
         params=_params(item),
@@ -460,6 +460,9 @@ def _result(item: pytest.Item, case: Case, outcome: _Outcome) -> Result:
 def _failure(item: pytest.Item, outcome: _Outcome) -> Failure:
     values = cast("dict[str, object]", getattr(item, "funcargs", {}))
     oracles, cell = values.get("oracles"), values.get("cell")
+    if outcome.verdict is Verdict.XFAIL and outcome.error is not None:
+        outcome = replace(outcome, reason=None)  # how it fails; why it may is the result's reason
+        oracles = None  # and how small it can be made was found out when it was listed
     return detailed(
         Failure(message=_message(outcome), command=_command(item)),
         outcome.error if outcome.verdict is not Verdict.XPASS else None,

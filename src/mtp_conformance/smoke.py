@@ -69,7 +69,7 @@ def smoke(oracles: Oracles, model: str, dtype: str = "float32") -> Iterator[Chec
             return
 
 
-_RELIED_ON = ("plain decoding repeats", "a fork is independent")
+_RELIED_ON = ("something is offered", "plain decoding repeats", "a fork is independent")
 
 
 def _check(name: str, run: Callable[[], object]) -> Check:
@@ -78,6 +78,11 @@ def _check(name: str, run: Callable[[], object]) -> Check:
     except (_Wrong, RuntimeFailure, Unsupported) as error:
         return Check(name, Status.WRONG, str(error))
     return Check(name, Status.OK)
+
+
+def _something_is_offered(group: Group, _: Oracles) -> None:
+    if not group.runtime.description.capabilities:
+        raise _Wrong("no capability is offered, so every case is unsupported; start with `stream`")
 
 
 def _plain_decoding_repeats(group: Group, _: Oracles) -> None:
@@ -199,6 +204,8 @@ def _clock_is_monotonic(group: Group, _: Oracles) -> None:
     if backwards:
         raise _Wrong(f"seconds of {', '.join(backwards)} went backwards; report running totals")
     spent = sum(second.values()) - sum(first.values())
+    if spent <= 0:
+        raise _Wrong("a round was charged no time in any phase; report running totals")
     if spent > wall:
         raise _Wrong(f"a round of {wall:.4f} s was charged {spent:.4f} s; phases overlap")
 
@@ -212,6 +219,7 @@ def _cancel_keeps_the_frontier(group: Group, _: Oracles) -> None:
 
 
 _CHECKS: tuple[tuple[str, tuple[Capability, ...], Callable[[Group, Oracles], None]], ...] = (
+    ("something is offered", (), _something_is_offered),
     ("plain decoding repeats", (), _plain_decoding_repeats),
     (
         "a fork is independent",

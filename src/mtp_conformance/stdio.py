@@ -22,6 +22,7 @@ from typing import IO, Any, cast
 
 import mlx.core as mx
 
+from mtp_conformance import answers
 from mtp_conformance.protocol import (
     PROTOCOL_VERSION,
     Adapter,
@@ -89,14 +90,16 @@ class _Server:
         if op == "hello":
             self._exchange = Path(args["exchange"])
             mx.set_default_device(mx.gpu if args.get("device") == "gpu" else mx.cpu)
-            return {"protocol": PROTOCOL_VERSION, **describe_json(self._runtime.describe())}
+            card = answers.description(self._runtime.describe())
+            return {"protocol": PROTOCOL_VERSION, **describe_json(card)}
         if op == "open":
             options = Options(**args["options"])
-            session = self._runtime.open(args["model"], Path(args["checkpoint"]), options)
-            return self._add(session)
+            opened = self._runtime.open(args["model"], Path(args["checkpoint"]), options)
+            return self._add(answers.session(opened, "open"))
         session = self._sessions[name]
         if op == "fork":
-            return self._add(session.fork(Options(**args["options"])))
+            forked = session.fork(Options(**args["options"]))
+            return self._add(answers.session(forked, "fork"))
         if op == "close":
             del self._sessions[name]
             session.close()
@@ -113,13 +116,15 @@ class _Server:
     def _call(self, session: RuntimeSession, op: str, args: Json) -> Json:
         if op in ("prefill", "round"):
             run = session.prefill if op == "prefill" else session.round
-            return self._outcome(run(args["tokens"]))
+            given = args["tokens"]
+            return self._outcome(answers.outcome(run(given), len(given) * (op == "round"), op))
         if op == "generate":
-            return self._generated(session.generate(args.pop("tokens"), **args))
+            made = session.generate(args.pop("tokens"), **args)
+            return self._generated(answers.generated(made, args["num_draft_tokens"]))
         if op == "state":
-            return {"arrays": self._write(session.state())}
+            return {"arrays": self._write(answers.state(session.state()))}
         if op == "timings":
-            return dict(session.timings())
+            return answers.timings(session.timings())
         if op == "cancel":
             session.cancel()
         elif op in ("save", "restore"):
@@ -140,6 +145,7 @@ class _Server:
             "counters": dict(outcome.counters),
         }
         if outcome.logits is not None:
+            answers.array(outcome.logits, "logits")
             record["arrays"] = self._write({"logits": outcome.logits})
         return record
 

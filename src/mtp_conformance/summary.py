@@ -72,7 +72,8 @@ def _lines(
     if report_line:
         yield Text(report_line)
     yield from _near_ties(results)
-    failures = sorted((result for result in results if result.failure is not None), key=_says_most)
+    failing = [r for r in results if r.failure is not None and r.verdict is not Verdict.XFAIL]
+    failures = sorted(failing, key=_says_most)
     for result in failures[:_SHOWN_FAILURES]:
         yield from _failure_lines(result)
     if len(failures) > _SHOWN_FAILURES:

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import mlx.core as mx
-
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession
-from mtp_conformance.protocol import Options, Outcome
+from mtp_conformance.protocol import Capability, Description, Options, Outcome
 
 
 class AlwaysWrongSession(BuiltinSession):
@@ -18,13 +16,16 @@ class AlwaysWrongSession(BuiltinSession):
         outcome = super().round(drafts)
         if not drafts:
             return outcome
-        assert outcome.logits is not None
-        tokens = tuple((token + 1) % outcome.logits.shape[-1] for token in outcome.tokens)
-        return replace(outcome, tokens=tokens, logits=mx.roll(outcome.logits, 1, -1))
+        return replace(outcome, tokens=tuple(token + 1 for token in outcome.tokens))
 
 
 class AlwaysWrong(BuiltinRuntime):
-    """The builtin runtime with wrong tokens."""
+    """The builtin runtime with wrong tokens, and without the logits that would give it away."""
+
+    def describe(self) -> Description:
+        """As the builtin runtime, without logits."""
+        card = super().describe()
+        return replace(card, capabilities=card.capabilities - {Capability.LOGITS})
 
     def open(self, model: str, checkpoint: Path, options: Options) -> AlwaysWrongSession:
         """As the builtin runtime."""

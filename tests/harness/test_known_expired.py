@@ -5,6 +5,7 @@ import datetime
 import pytest
 
 from mtp_conformance.known import judge, read_known
+from mtp_conformance.known_run import STALE
 from mtp_conformance.verdict import Verdict
 from tests.harness.known_failures import Run, entry
 
@@ -31,3 +32,21 @@ def test_last_day_counts(
     today = LAST + datetime.timedelta(days)
     judged = judge(read_known([file]), Verdict.FAIL, "AssertionError: 1 of 2 differ", today)
     assert judged.verdict is verdict
+
+
+def test_expired_entry_of_unsupported_cells(
+    known_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that has expired fails the run whatever its cells came to, and is named."""
+    monkeypatch.setattr(
+        "tests.harness.known_failures.FAILS",
+        """
+@a_case("rewind.state.broken", cells=lambda profile: [Cell("gdn", k=1)])
+def test_broken(cell, witness):
+    "It holds."
+    raise Unsupported("not offered")
+""",
+    )
+    result = known_run(entry(expires="2020-02-29"))
+    result.stdout.fnmatch_lines(["expired on 2020-02-29, owner somebody: rewind.state.broken*"])
+    assert result.ret == STALE

@@ -65,7 +65,8 @@ def test_failures_are_behind_their_square(folders: list[Path]) -> None:
     assert f'href="#theirs-{anchor}"' in page
     assert f'id="theirs-{anchor}"' in page
     assert "layer" in page
-    assert "gdn K=2" in page
+    assert "<th>K=2</th>" in page
+    assert '<th class="row">gdn</th>' in page
 
 
 def test_html_needs_no_network(folders: list[Path]) -> None:

@@ -107,13 +107,19 @@ def _matrix(names: list[str], out: Path | None) -> int:
     if not names or out is None:
         return _complain("matrix takes the folders of reports and --out DIR")
     try:
-        pages = render([report_path(name).parent for name in names])
+        pages = render([_folder(name) for name in names])
     except ReportError as error:
         return _complain(str(error))
     out.mkdir(parents=True, exist_ok=True)
     for name, text in pages.items():
         print(write_whole(out / name, text))
     return 0
+
+
+def _folder(name: str) -> Path:
+    """The folder a report lies in: a name that is no file stands for a folder."""
+    path = Path(name)
+    return path.parent if path.is_file() else path
 
 
 def _known(names: list[str], arguments: argparse.Namespace) -> int:

@@ -108,6 +108,10 @@ def _judge(arguments: argparse.Namespace, root: Path) -> int:
     out = arguments.out.resolve()
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out {arguments.out} is a file; name a folder for the report")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {arguments.out}: {error.strerror}") from error
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH", ""))))
     _remove_earlier(out)
     command = [sys.executable, "-m", "pytest", *_pytest_arguments(arguments, root, out)]

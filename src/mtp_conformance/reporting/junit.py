@@ -61,7 +61,8 @@ def _tag(result: Result, case: Case) -> str | None:
 
 
 def _outcome(tag: str, result: Result) -> ET.Element:
-    message = result.failure.message if result.failure is not None else result.reason or ""
+    known = result.verdict is Verdict.XFAIL  # why it may fail says more than how it does
+    message = result.failure.message if result.failure and not known else result.reason or ""
     outcome = ET.Element(tag, message=printable(f"{result.verdict}: {_first_line(message)}"))
     if tag != "skipped":
         outcome.set("type", result.verdict.value)

@@ -83,7 +83,7 @@ def _cell(verdicts: Sequence[Verdict]) -> str:
 
 def _failures(results: Sequence[Result], room: int) -> Iterable[str]:
     """The worst failures, as many as the comment has room for, and how many more there are."""
-    failing = [result for result in results if result.failure is not None]
+    failing = [r for r in results if r.failure is not None and r.verdict is not Verdict.XFAIL]
     failing.sort(key=reading_order)
     if failing:
         yield "#### First failures"

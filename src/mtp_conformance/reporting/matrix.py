@@ -65,6 +65,14 @@ class Shown:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The squares behind one: a model and strategy in rows, K in columns."""
+
+    ks: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Square | None, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Entry:
     """One runtime: its card, its squares by clause, and those by model and K behind each."""
 
@@ -80,7 +88,7 @@ class Entry:
     counts: Mapping[Verdict, int]
     witness: Mapping[str, int]
     clauses: Mapping[str, Square]
-    parts: Mapping[str, Mapping[str, Square]]
+    parts: Mapping[str, Parts]
     shown: Mapping[str, Sequence[Shown]]
     stock: Mapping[str, str]
 
@@ -183,12 +191,18 @@ def _square(results: Sequence[Result]) -> Square:
     return Square(ordered, clip(reasons.most_common(1)[0][0], _TEXT) if reasons else "")
 
 
-def _parts(results: Sequence[Result]) -> dict[str, Square]:
-    """Squares by model and K."""
-    parts: dict[str, list[Result]] = defaultdict(list)
-    for result in sorted(results, key=lambda r: (model_of(r), k_of(r))):
-        parts[f"{model_of(result)} K={k_of(result)}"].append(result)
-    return {name: _square(part) for name, part in parts.items()}
+def _parts(results: Sequence[Result]) -> Parts:
+    parts: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        strategy = str(result.params.get("strategy", ""))
+        parts[f"{model_of(result)} {strategy}".strip(), k_of(result)].append(result)
+    ks = tuple(sorted({k for _, k in parts}))
+    names = sorted({name for name, _ in parts})
+    rows = tuple(
+        (name, tuple(_square(parts[name, k]) if (name, k) in parts else None for k in ks))
+        for name in names
+    )
+    return Parts(ks, rows)
 
 
 def _shown(results: Sequence[Result]) -> list[Shown]:
@@ -199,11 +213,22 @@ def _shown(results: Sequence[Result]) -> list[Shown]:
             result.verdict,
             f"{result.case}[{params_id(result.params)}]",
             place_of(result.failure) if result.failure else "",
-            clip(result.failure.message if result.failure else result.reason or "", _TEXT),
-            result.failure.command if result.failure else "",
+            clip(_told(result), _TEXT),
+            _relative(result.failure.command) if result.failure else "",
         )
         for result in sorted(told, key=reading_order)[:_SHOWN]
     ]
+
+
+def _told(result: Result) -> str:
+    """Why a result may fail, if that is known, and how it does."""
+    message = result.failure.message if result.failure is not None else ""
+    return _relative("\n".join(filter(None, (result.reason, message))))
+
+
+def _relative(text: str) -> str:
+    """The text with paths below the current folder as they are typed there."""
+    return text.replace(f"{Path.cwd()}/", "")
 
 
 def _stock(file: Path) -> dict[str, str]:
