@@ -116,8 +116,8 @@ def generated(value: object, num_draft_tokens: int) -> Generated:
     return value
 
 
-def logits(value: object, rows: int, size: int | None, emitted: Sequence[int]) -> mx.array:
-    """Logits [rows, V] of a verify pass, from whose first rows the emitted tokens were chosen.
+def logits(value: object, rows: int, size: int | None, emitted: Sequence[int] | None) -> mx.array:
+    """Logits [rows, V] of a verify pass, and the greedy choices of its first rows, if they are.
 
     Raises:
         BadAnswer: another shape or type, NaN or infinity, or an emitted token that is not the
@@ -135,6 +135,8 @@ def logits(value: object, rows: int, size: int | None, emitted: Sequence[int]) -
         raise BadAnswer("logits hold NaN")
     if (value == math.inf).any().item():
         raise BadAnswer("logits hold infinity")
+    if emitted is None:
+        return value
     chosen = cast("list[int]", value[: len(emitted)].argmax(axis=-1).tolist())
     if chosen != list(emitted):
         at = next(i for i, pair in enumerate(zip(chosen, emitted, strict=True)) if len({*pair}) > 1)

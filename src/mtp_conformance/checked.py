@@ -194,7 +194,8 @@ class CheckedSession:
             found = answers.outcome(value, drafts, operation)
             if self._runtime.offers(Capability.LOGITS):
                 size = self._runtime.vocabularies.get(self._origin[0])
-                rows = answers.logits(found.logits, drafts + 1, size, found.tokens)
+                chosen = found.tokens if self._options.greedy else None
+                rows = answers.logits(found.logits, drafts + 1, size, chosen)
                 self._runtime.vocabularies[self._origin[0]] = rows.shape[-1]
             return found
 

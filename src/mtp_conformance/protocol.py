@@ -36,6 +36,9 @@ class Capability(str, Enum):
     FORK = "fork"  # an independent copy of a session
     SAVE = "save"  # save to a file and restore from it
     CANCEL = "cancel"  # give up between rounds and go on from the frontier
+    SAMPLING = "sampling"  # temperature, cuts, seed and acceptance of the options
+    PENALTY = "penalty"  # the options' repetition penalty
+    MASK = "mask"  # the options' allowed tokens
 
 
 LEVELS: Mapping[str, tuple[Capability, ...]] = {
@@ -46,6 +49,7 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "timing": (Capability.TIMING,),
     "counters": (Capability.COUNTERS,),
     "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL),
+    "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
 }
 """Capabilities by level; a runtime may offer part of a level."""
 
@@ -89,11 +93,39 @@ class Options:
         strategy: one of the description's; the empty string for the default.
         head_rows: `draft` or `target`, what the head's rows of accepted drafts are made from.
         prefill_step_size: prompt tokens a prefill pass.
+        temperature: SAMPLING: 0 decodes greedily, whatever the next five say. The cuts look at
+            the distribution at temperature 1, and the temperature reshapes what they leave.
+        top_p: keep the likeliest tokens whose probabilities come to this; 1 keeps all.
+        top_k: keep this many of the likeliest tokens; 0 keeps all.
+        min_p: keep tokens at least this times as likely as the likeliest; 0 keeps all.
+        seed: of every random number.
+        acceptance: when a draft stands. `match`: if it is the token that would be sampled
+            there without drafts, so that the seed gives the same tokens for every K.
+            `rejection`: with probability min(1, p/q), so that the law is that of K=0.
+        repetition_penalty: PENALTY: positive logits of recent tokens are divided by it,
+            negative ones multiplied; 1 changes nothing.
+        repetition_context_size: how many tokens, the prompt's included, are recent.
+        allowed_tokens: MASK: the i-th emitted token, from 0, is one of the i-th of these
+            lists; they start again after the last. Empty: any token.
     """
 
     strategy: str = ""
     head_rows: str = "draft"
     prefill_step_size: int = 2048
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    acceptance: str = "match"
+    repetition_penalty: float = 1.0
+    repetition_context_size: int = 20
+    allowed_tokens: Sequence[Sequence[int]] = ()
+
+    @property
+    def greedy(self) -> bool:
+        """Whether an emitted token is the likeliest of its row as the model gives it."""
+        return not self.temperature and self.repetition_penalty == 1 and not self.allowed_tokens
 
 
 @dataclass(frozen=True)

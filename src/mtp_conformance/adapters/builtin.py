@@ -15,12 +15,13 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
+from mlx_lm.sample_utils import make_logits_processors
 
 from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.verdict import Unsupported
-from mtp_decoder import HeadRows, Rewind, Session, emit
+from mtp_decoder import HeadRows, Rewind, Sampling, Session, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
@@ -105,8 +106,66 @@ def session_of(target: Any, head: Any, options: Options) -> Session:
         head,
         rewind=Rewind(options.strategy or Rewind.TAPE),
         head_rows=HeadRows(options.head_rows),
+        sampling=_sampling(options),
+        logits_processors=_processors(options),
+        token_mask=_Cycle(options.allowed_tokens, target.vocab_size)
+        if options.allowed_tokens
+        else None,
         prefill_step_size=options.prefill_step_size,
     )
+
+
+def _sampling(options: Options) -> Sampling:
+    return Sampling(
+        temp=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        min_p=options.min_p,
+        seed=options.seed,
+        acceptance=options.acceptance,
+    )
+
+
+def _processors(options: Options) -> list[Any]:
+    if options.repetition_penalty == 1:
+        return []
+    return make_logits_processors(
+        repetition_penalty=options.repetition_penalty,
+        repetition_context_size=options.repetition_context_size,
+    )
+
+
+def _set_when_opened(options: Options) -> tuple[Any, ...]:
+    """Options that a fork cannot change."""
+    lists = [list(tokens) for tokens in options.allowed_tokens]
+    return options.repetition_penalty, options.repetition_context_size, lists
+
+
+class _Cycle:
+    """A token mask that goes through lists of allowed tokens, over and over."""
+
+    def __init__(self, allowed: Sequence[Sequence[int]], size: int, at: int = 0) -> None:
+        self._allowed = [list(tokens) for tokens in allowed]
+        self._size = size
+        self._at = at
+
+    def allowed(self) -> mx.array:
+        """The tokens of the list whose turn it is."""
+        tokens = mx.array(self._allowed[self._at % len(self._allowed)])
+        return (mx.arange(self._size)[:, None] == tokens).any(axis=1)
+
+    def advance(self, token: int) -> None:
+        """Go to the next list."""
+        del token
+        self._at += 1
+
+    def rewind(self, count: int) -> None:
+        """Go back so many lists."""
+        self._at -= count
+
+    def fork(self) -> _Cycle:
+        """An independent copy."""
+        return _Cycle(self._allowed, self._size, self._at)
 
 
 class BuiltinSession:
@@ -179,10 +238,17 @@ class BuiltinSession:
         return self.session.state()
 
     def fork(self, options: Options | None = None) -> BuiltinSession:
-        """See the protocol."""
+        """See the protocol.
+
+        Raises:
+            Unsupported: another penalty or other allowed tokens than this session's.
+        """
         twin, chosen = self.session.fork(), options or self._options
+        if _set_when_opened(chosen) != _set_when_opened(self._options):
+            raise Unsupported("penalty and allowed tokens are set when a session is opened")
         strategy = chosen.strategy or Rewind.TAPE
-        twin.decode_with(rewind=strategy, head_rows=chosen.head_rows)
+        sampling = _sampling(chosen)
+        twin.decode_with(rewind=strategy, head_rows=chosen.head_rows, sampling=sampling)
         return type(self)(twin, self._target, self._head, chosen)
 
     def timings(self) -> dict[str, float]:

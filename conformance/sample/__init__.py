@@ -1,0 +1,1 @@
+"""Sampled and steered tokens: drafts change neither tokens nor law, nor the states behind them."""

@@ -1,0 +1,103 @@
+"""Sampled tokens with drafts, under exact-match acceptance, against K=0 with the same seed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mtp_conformance import (
+    Capability,
+    Cell,
+    Group,
+    Options,
+    Oracles,
+    Witness,
+    case,
+    require_tokens,
+)
+from mtp_conformance.grid import AGREEING_MODELS, spread
+
+LENGTH = 16
+FEW = ("window", "gdn+mlx-lm", "ple", "flash-next")
+
+
+def _hot(options: Options, *, seed: int = 3) -> Options:
+    """Sampling with every cut at work."""
+    return replace(options, temperature=0.9, top_p=0.95, top_k=40, min_p=0.01, seed=seed)
+
+
+def _plain(group: Group, options: Options, length: int = LENGTH) -> Sequence[int]:
+    return group.open(options).generate(group.prompt, num_draft_tokens=0, max_tokens=length).tokens
+
+
+@case(
+    "sample.stream.guessed-drafts",
+    clause="sampled-stream",
+    needs=("stream", "guess", "sampling"),
+    oracle="K=0 of the same runtime with the same seed",
+    witness="accepts and rejects",
+    since="0.1.0",
+    cells=spread(models=FEW, depths=(1, 4)),
+)
+def test_guessed_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """A seed gives the tokens of K=0, whatever K is and whichever drafts are wrong."""
+    oracles.need(Capability.STREAM, Capability.GUESS, Capability.SAMPLING)
+    group, options, k = oracles.group(cell), _hot(oracles.options(cell)), cell.k or 0
+    expected = _plain(group, options)
+    guess = [(t + 1) % 256 if i % 5 == 3 else t for i, t in enumerate(expected)]
+    with oracles.bits_against_steps(group, k):
+        made = group.open(options).generate(
+            group.prompt, num_draft_tokens=k, max_tokens=LENGTH, guess=guess
+        )
+        compared = require_tokens(made.tokens[:LENGTH], expected, what="K=0 with the same seed")
+    witness.add(compared=compared, **made.engagement)
+    witness.require(accepted=1, rejected=1)
+
+
+@case(
+    "sample.stream.own-drafts",
+    clause="sampled-stream",
+    needs=("stream", "sampling"),
+    oracle="K=0 of the same runtime with the same seed",
+    witness="accepts and rejects of the head's own drafts, from models whose head is often right",
+    since="0.1.0",
+    cells=spread(models=AGREEING_MODELS, depths=(3,)),
+)
+def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """A seed gives the tokens of K=0 with the head's own drafts."""
+    oracles.need(Capability.STREAM, Capability.SAMPLING)
+    group, k = oracles.group(cell), cell.k or 0
+    options = replace(oracles.options(cell), temperature=0.5, seed=4)
+    expected = _plain(group, options, 24)
+    with oracles.bits_against_steps(group, k):
+        made = group.open(options).generate(group.prompt, num_draft_tokens=k, max_tokens=24)
+        compared = require_tokens(made.tokens[:24], expected, what="K=0 with the same seed")
+    witness.add(compared=compared, **made.engagement)
+    witness.require(accepted=1, rejected=1)
+
+
+@case(
+    "sample.stream.after-a-stop",
+    clause="sampled-stream",
+    needs=("stream", "guess", "drafts", "sampling"),
+    oracle="K=0 of the same runtime with the same seed",
+    witness="accepts, and stops inside a block",
+    since="0.1.0",
+    cells=spread(models=("gdn", "flash-next"), depths=(3,)),
+)
+def test_after_a_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Wherever a budget ends inside a block, the tokens that follow are still those of K=0."""
+    oracles.need(Capability.STREAM, Capability.GUESS, Capability.DRAFTS, Capability.SAMPLING)
+    oracles.held_after_stop(1)
+    group, options, k = oracles.group(cell), _hot(oracles.options(cell)), cell.k or 0
+    expected = _plain(group, options)
+    for budget in range(2, k + 3):
+        session = group.open(options)
+        with oracles.bits_against_steps(group, k):
+            made = session.generate(
+                group.prompt, num_draft_tokens=k, max_tokens=budget, guess=expected
+            )
+            tokens = [*made.tokens, *session.round(expected[budget : budget + k]).tokens]
+            tokens += session.round(()).tokens
+            due = expected[: budget + k + 2]
+            compared = require_tokens(tokens, due, what="K=0 with the same seed")
+        witness.add(compared=compared, inside=int(budget <= k), **made.engagement)
+    witness.require(accepted=k, inside=1)
