@@ -19,6 +19,7 @@ from mtp_decoder.errors import (
     CheckpointError,
     DecoderError,
     RewindError,
+    SessionFileError,
     UnrewindableCacheError,
 )
 from mtp_decoder.generate import emit, generate_step
@@ -42,6 +43,7 @@ __all__ = [
     "RewindError",
     "Round",
     "Session",
+    "SessionFileError",
     "Target",
     "UnrewindableCacheError",
     "Verification",
