@@ -22,6 +22,7 @@ from typing import IO, Any, cast
 
 import mlx.core as mx
 
+from mtp_conformance.injecting import Injector
 from mtp_conformance.protocol import (
     PROTOCOL_VERSION,
     Adapter,
@@ -71,6 +72,7 @@ class _Server:
         self._sessions: dict[str, RuntimeSession] = {}
         self._exchange = Path()
         self._files = 0
+        self._injector = Injector()
 
     def answer(self, request: Json) -> None:
         """Do what a request asks and write one line."""
@@ -94,6 +96,8 @@ class _Server:
             options = Options(**args["options"])
             session = self._runtime.open(args["model"], Path(args["checkpoint"]), options)
             return self._add(session)
+        if op == "inject":
+            return self._inject(args["evaluation"])
         session = self._sessions[name]
         if op == "fork":
             return self._add(session.fork(Options(**args["options"])))
@@ -103,6 +107,12 @@ class _Server:
             return {}
         return self._call(session, op, args)
 
+    def _inject(self, evaluation: int) -> Json:
+        if evaluation:
+            self._injector.arm(evaluation)
+            return {"raised": False}
+        return {"raised": self._injector.disarm()}
+
     def _add(self, opened: SmallestSession) -> Json:
         session = cast("RuntimeSession", opened)  # only what it has capabilities for is called
         name = f"s{len(self._sessions)}-{self._files}"
@@ -111,9 +121,8 @@ class _Server:
         return {"session": name}
 
     def _call(self, session: RuntimeSession, op: str, args: Json) -> Json:
-        if op in ("prefill", "round"):
-            run = session.prefill if op == "prefill" else session.round
-            return self._outcome(run(args["tokens"]))
+        if op in ("prefill", "round", "extend"):
+            return self._outcome(getattr(session, op)(args["tokens"]))
         if op == "generate":
             return self._generated(session.generate(args.pop("tokens"), **args))
         if op == "state":
@@ -121,7 +130,8 @@ class _Server:
         if op == "timings":
             return dict(session.timings())
         if op == "cancel":
-            session.cancel()
+            drafts = args.get("tokens", ())
+            session.cancel(drafts) if drafts else session.cancel()
         elif op in ("save", "restore"):
             (session.save if op == "save" else session.restore)(Path(args["file"]))
         else:

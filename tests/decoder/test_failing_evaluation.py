@@ -133,6 +133,20 @@ def test_a_prefill(zoo: Zoo, monkeypatch: pytest.MonkeyPatch, name: str, when: s
     assert (count >= 4, refused) == (True, 0)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_the_prompt_cache_of_a_failed_prefill(
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A prompt cache whose first prefill failed is as it was made: another session takes it."""
+    cache = make_prompt_cache(*zoo(name))
+    with failing(monkeypatch, 2, "after"), pytest.raises(PlantedError):
+        Session(*zoo(name), prefill_step_size=5, prompt_cache=cache).prefill(PROMPT)
+    retried, fresh = Session(*zoo(name), prompt_cache=cache), Session(*zoo(name))
+    for session in (retried, fresh):
+        session.prefill(PROMPT)
+    require_equal(retried.state(), fresh.state(), what="a session in which nothing failed")
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", MODELS)
 def test_more_prompt(
