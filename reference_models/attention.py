@@ -4,15 +4,16 @@
     y = W_o (softmax(q k^T / sqrt(D)) v * sigmoid(gate))
 
 (Hugging Face `Qwen3_5Attention`.) State: mlx-lm's `KVCache`, keys and values
-[B, KV, n, D] with keys already rotated.
+[B, KV, n, D] with keys already rotated; or its `QuantizedKVCache`, whose rows are what every
+query sees, those of its own call included.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache
 
 from reference_models.config import HybridConfig
 from reference_models.mlp import linear
@@ -96,6 +97,13 @@ def attend(queries: mx.array, keys: mx.array, values: mx.array, allowed: mx.arra
     return (share @ values[:, :, None]).reshape(batch, heads, length, dim)
 
 
+def plain_rows(rows: Any, cache: KVCache | QuantizedKVCache) -> mx.array:
+    """Keys or values [B, KV, n, D] as they are read: what was quantised is made dense again."""
+    if not isinstance(cache, QuantizedKVCache):
+        return cast("mx.array", rows)
+    return mx.dequantize(*rows, group_size=cache.group_size, bits=cache.bits)
+
+
 class FullAttention:
     """Causal attention over everything before."""
 
@@ -109,12 +117,12 @@ class FullAttention:
         """An empty cache."""
         return KVCache()
 
-    def __call__(self, x: mx.array, cache: KVCache) -> mx.array:
+    def __call__(self, x: mx.array, cache: KVCache | QuantizedKVCache) -> mx.array:
         """Map x [B, T, H] to [B, T, H]; append T rows to the cache."""
         positions = cache.offset + mx.arange(x.shape[1])
         projected = self._projections(x, positions)
         rows = cache.update_and_fetch(projected.keys, projected.values)
-        keys, values = cast("tuple[mx.array, mx.array]", rows)
+        keys, values = (plain_rows(part, cache) for part in rows)
         allowed = mx.arange(keys.shape[2])[None, :] <= positions[:, None]
         mixed = attend(projected.queries, keys, values, allowed)
         return self._projections.output(mixed, projected.gate)

@@ -28,6 +28,7 @@ ZOO: dict[str, HybridConfig] = {
     "gdn-next": replace(_GDN, model_type="qwen3_next", **_EXPERTS),
     "gdn-agree": _GDN,
     "gdn-mtp2": replace(_GDN, mtp_num_hidden_layers=2),
+    "gdn-wide": HybridConfig("qwen3_5", (LINEAR, FULL, LINEAR, FULL), head_dim=32),
     "window": HybridConfig("hybrid_reference", (SLIDING, LINEAR, FULL)),
     "ple": HybridConfig("hybrid_reference", (LINEAR, LINEAR, LINEAR, FULL), ple_layer_ids=(2,)),
     "qsa": HybridConfig("hybrid_reference", (LINEAR, INDEXED, LINEAR, INDEXED), indexer_n_heads=4),

@@ -7,14 +7,16 @@ the same rounds again in a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import mlx.core as mx
 
 from mtp_conformance import answers
 from mtp_conformance.failure import RuntimeFailure
+from mtp_conformance.injecting import Injector
 from mtp_conformance.protocol import (
     Capability,
     Description,
@@ -29,6 +31,8 @@ from mtp_conformance.verdict import Unsupported
 T = TypeVar("T")
 U = TypeVar("U")
 State = dict[str, mx.array]
+Steps = tuple[tuple[str, tuple[int, ...]], ...]
+"""What was done to a session: operations and their tokens."""
 _UNSUPPORTED = "unsupported:"
 
 
@@ -41,6 +45,7 @@ class CheckedRuntime:
             "describe", runtime.describe, answers.description
         )
         self.vocabularies: dict[str, int] = {}
+        self.steps_in: dict[Path, Steps] = {}
 
     @property
     def generation(self) -> int:
@@ -69,6 +74,32 @@ class CheckedRuntime:
     def offers(self, *capabilities: Capability) -> bool:
         """Whether the runtime lists all of these."""
         return set(capabilities) <= self.description.capabilities
+
+    @contextmanager
+    def failing(self, evaluation: int) -> Generator[list[bool]]:
+        """Let an evaluation of the runtime raise, counted from here.
+
+        Yields:
+            A list that holds, once this ends, whether it did.
+
+        Raises:
+            Unsupported: the runtime's process cannot do this.
+        """
+        raised: list[bool] = []
+        if self.in_process:
+            injector = Injector()
+            injector.arm(evaluation)
+            try:
+                yield raised
+            finally:
+                raised.append(injector.disarm())
+            return
+        inject = cast("Callable[[int], bool]", getattr(self._runtime, "inject"))  # noqa: B009
+        guarded("inject", lambda: inject(evaluation))
+        try:
+            yield raised
+        finally:
+            raised.append(guarded("inject", lambda: inject(0)))
 
     def open(self, model: str, checkpoint: Path, options: Options) -> CheckedSession:
         """A new session.
@@ -106,21 +137,29 @@ class CheckedSession:
         self._origin = (model, checkpoint)
         self._options = options
         self._inner = inner or runtime.start(model, checkpoint, options)
-        self._prompt: tuple[int, ...] = ()
-        self._rounds: list[tuple[int, ...]] = []
+        self._steps: Steps = ()
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
         outcome = self._outcome("prefill", lambda: self._inner.prefill(tokens), drafts=0)
-        self._prompt = tuple(tokens)
+        self._note("prefill", tokens)
         return outcome
 
     def round(self, drafts: Sequence[int]) -> Outcome:
         """See the protocol."""
         given = tuple(drafts)
         outcome = self._outcome("round", lambda: self._inner.round(given), drafts=len(given))
-        self._rounds.append(given)
+        self._note("round", given)
         return outcome
+
+    def extend(self, tokens: Sequence[int]) -> Outcome:
+        """See the protocol."""
+        outcome = self._outcome("extend", lambda: self._inner.extend(tokens), drafts=0)
+        self._note("extend", tokens)
+        return outcome
+
+    def _note(self, operation: str, tokens: Sequence[int]) -> None:
+        self._steps += ((operation, tuple(tokens)),)
 
     def generate(
         self,
@@ -163,9 +202,21 @@ class CheckedSession:
         """See the protocol."""
         return self._runtime.answer("timings", self._inner.timings, answers.timings)
 
-    def cancel(self) -> None:
+    def cancel(self, drafts: Sequence[int] = ()) -> None:
         """See the protocol."""
-        guarded("cancel", self._inner.cancel)
+        guarded("cancel", lambda: self._inner.cancel(drafts) if drafts else self._inner.cancel())
+
+    def save(self, file: Path) -> None:
+        """See the protocol."""
+        guarded("save", lambda: self._inner.save(file))
+        if not file.is_file():
+            raise RuntimeFailure("save wrote no file of the name it was given")
+        self._runtime.steps_in[file] = self._steps
+
+    def restore(self, file: Path) -> None:
+        """See the protocol."""
+        guarded("restore", lambda: self._inner.restore(file))
+        self._steps = self._runtime.steps_in.get(file, ())
 
     def fork(self, options: Options | None = None) -> CheckedSession:
         """An independent session at the same place; decoded again where the runtime cannot."""
@@ -178,11 +229,10 @@ class CheckedSession:
                 lambda value: answers.session(value, "fork"),
             )
         twin = CheckedSession(self._runtime, *self._origin, chosen, inner)
-        if inner is None and self._prompt:
-            twin.prefill(self._prompt)
-            for drafts in self._rounds:
-                twin.round(drafts)
-        twin._prompt, twin._rounds = self._prompt, list(self._rounds)
+        if inner is None:
+            for operation, tokens in self._steps:
+                getattr(twin, operation)(tokens)
+        twin._steps = self._steps
         return twin
 
     def close(self) -> None:

@@ -21,7 +21,8 @@ from mtp_conformance.oracles import Oracles
 from mtp_conformance.protocol import Options, Outcome
 from mtp_conformance.tokens import require_tokens
 
-_ROWS = {"keys": 2, "values": 2, "index_keys": 2, "pooled": 1}
+_QUANTISED = {f"{n}_{part}": 2 for n in ("keys", "values") for part in ("scales", "biases")}
+_ROWS = {"keys": 2, "values": 2, **_QUANTISED, "index_keys": 2, "pooled": 1}
 """Components that grow with the tokens, and along which axis."""
 _MOST_ROUNDINGS = 8
 """So many times the rounding of passes without a reject may a rewound state be from steps."""

@@ -32,6 +32,9 @@ PEER_DEPTH = 3
 EXPERT_MODELS = ("gdn-moe", "gdn-next", "flash-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Models with routed experts."""
 
+LIFECYCLE_MODELS = ("gdn", "window", "qsa", "gdn-next+mlx-lm", "flash-next")
+"""Models with every kind of cache between them, for what is done to whole sessions."""
+
 STRATEGIES = ("tape", "rerun", "snapshot", "replay")
 DTYPES = ("float32", "bfloat16")
 PROMPT_LENGTHS = tuple(range(1, 13))

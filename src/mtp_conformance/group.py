@@ -7,6 +7,7 @@ rounds given only the drafts that stand, direct forward passes over a committed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +26,17 @@ _STREAM_CHUNK = 32
 
 
 class GroupKey(NamedTuple):
-    """What a group is of: model, data type, prompt length and where in the text it starts."""
+    """What a group is of: model, data type, prompt length and where in the text it starts.
+
+    With `kv_bits` all its sessions, those of expected values too, keep quantised keys and values.
+    """
 
     model: str
     dtype: str
     prompt_length: int
     start: int = 0
+    kv_bits: int = 0
+    kv_group_size: int = 64
 
 
 def target_arrays(state: Mapping[str, mx.array]) -> State:
@@ -61,18 +67,24 @@ class Group:
 
     def open(self, options: Options) -> CheckedSession:
         """A session of this model that has seen nothing."""
-        return self.runtime.open(self.key.model, self.checkpoint, options)
+        return self.runtime.open(self.key.model, self.checkpoint, self._stored(options))
 
     def prefilled(self, options: Options) -> CheckedSession:
         """An independent session that has seen the prompt."""
-        return self._base.fork(options)
+        return self._base.fork(self._stored(options))
+
+    def _stored(self, options: Options) -> Options:
+        """The options with the group's way of keeping keys and values."""
+        key = self.key
+        return replace(options, kv_bits=key.kv_bits, kv_group_size=key.kv_group_size)
 
     def fork_moved_the_original(self) -> bool:
-        """Whether the K=0 run, a fork, changed the session it was forked from."""
+        """Whether the next K=0 round, of a fork, changes the session it was forked from."""
         if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):
             return False
-        self._advance(1)
-        return bool(compare_states(self._base.state(), self._states[0]).differing)
+        before = self._base.state()
+        self._advance(len(self._stream))
+        return bool(compare_states(self._base.state(), before).differing)
 
     def after(self, length: int) -> Group:
         """The group whose prompt is this one's and the first tokens K=0 emits."""

@@ -80,7 +80,8 @@ def _shortest_prompt(cell: Cell, fails: Callable[[Cell], bool], k: int, end: flo
     own = cell.prompt_length or _PROMPT_LENGTHS[-1]
 
     def tried(length: int) -> bool:
-        small = replace(cell, k=k, accepted=None, prompt_length=length, extra=())
+        extra = tuple(axis for axis in cell.extra if axis[0].startswith("kv_"))
+        small = replace(cell, k=k, accepted=None, prompt_length=length, extra=extra)
         return time.monotonic() < end and fails(small)
 
     if not tried(own):

@@ -65,9 +65,9 @@ class Oracles:
         self._groups: Groups = OrderedDict()
         self._drawn: Groups = OrderedDict()
         self._generation = self.runtime.generation
-        self._deterministic: set[tuple[str | None, str | None]] = set()
+        self._deterministic: set[GroupKey] = set()
         self._tie_free: dict[GroupKey, int] = {}
-        self._exact: dict[tuple[str, str, int, str, int], bool] = {}
+        self._exact: dict[tuple[GroupKey, int, str, int], bool] = {}
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -138,12 +138,13 @@ class Oracles:
         """
         self.options(cell)
         self.need_depth(cell.k or 0)
-        if (cell.model, cell.dtype) not in self._deterministic:
+        control = key_of(cell)._replace(prompt_length=0)
+        if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
             except AssertionError as error:
                 raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
-            self._deterministic.add((cell.model, cell.dtype))
+            self._deterministic.add(control)
         key = key_of(cell)
         return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
@@ -209,7 +210,7 @@ class Oracles:
         return self._exact_over(key, k, strategy, _DRAWS)
 
     def _exact_over(self, key: GroupKey, k: int, strategy: str, draws: Sequence[int]) -> bool:
-        name = (key.model, key.dtype, k, strategy, len(draws))
+        name = (_drawn(key, 0), k, strategy, len(draws))
         if name not in self._exact:
             exact = (self._draw_is_exact(key, start, k, strategy) for start in draws)
             self._exact[name] = all(exact)
@@ -315,7 +316,10 @@ def key_of(cell: Cell) -> GroupKey:
     """The group a cell belongs to."""
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
-    return GroupKey(cell.model, cell.dtype, cell.prompt_length)
+    extra = dict(cell.extra)
+    bits, size = (int(extra.get(name, 0)) for name in ("kv_bits", "kv_group_size"))
+    key = GroupKey(cell.model, cell.dtype, cell.prompt_length)
+    return key._replace(kv_bits=bits, kv_group_size=size) if bits else key
 
 
 def logits_of(outcome_logits: mx.array | None) -> dict[str, mx.array]:

@@ -114,6 +114,25 @@ class ProcessRuntime:
         """The last lines the running process wrote to stderr; empty if there is none."""
         return "" if self._process is None else self._process.tail()
 
+    def inject(self, evaluation: int) -> bool:
+        """Let an evaluation in the process raise, counted from now; 0 lets none.
+
+        Returns:
+            With 0 whether the one before did raise.
+
+        Raises:
+            RuntimeError: `unsupported:` if the process does not know this.
+            RuntimeFailure: the process is gone, or fails now.
+        """
+        generation = self.generation
+        try:
+            result = self.ask("inject", "", {"evaluation": evaluation}, generation, "")
+        except RuntimeFailure as error:
+            if self._process is None:
+                raise
+            raise RuntimeError(f"unsupported: its process injects no failures: {error}") from error
+        return bool(result.get("raised"))
+
     def load(self, result: Json) -> dict[str, mx.array]:
         """The arrays an answer refers to; the file is removed.
 
@@ -218,9 +237,13 @@ class ProcessSession:
         """See the protocol."""
         self._ask("restore", file=str(file))
 
-    def cancel(self) -> None:
+    def cancel(self, drafts: Sequence[int] = ()) -> None:
         """See the protocol."""
-        self._ask("cancel")
+        self._ask("cancel", tokens=list(drafts))
+
+    def extend(self, tokens: Sequence[int]) -> Outcome:
+        """See the protocol."""
+        return self._outcome(self._ask("extend", tokens=list(tokens)))
 
     def close(self) -> None:
         """See the protocol."""

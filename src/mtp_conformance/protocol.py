@@ -35,7 +35,9 @@ class Capability(str, Enum):
     COUNTERS = "counters"  # counts of a round, such as routed expert calls in its rewind
     FORK = "fork"  # an independent copy of a session
     SAVE = "save"  # save to a file and restore from it
-    CANCEL = "cancel"  # give up between rounds and go on from the frontier
+    CANCEL = "cancel"  # give up a round and go on from the frontier
+    CONTINUE = "continue"  # run more prompt tokens on the same caches
+    KV_BITS = "kv-bits"  # keys and values in a quantised cache
     SAMPLING = "sampling"  # temperature, cuts, seed and acceptance of the options
     PENALTY = "penalty"  # the options' repetition penalty
     MASK = "mask"  # the options' allowed tokens
@@ -45,10 +47,10 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "stream": (Capability.STREAM,),
     "drafts": (Capability.GUESS, Capability.DRAFTS),
     "logits": (Capability.LOGITS,),
-    "state": (Capability.STATE, Capability.HEAD_STATE),
+    "state": (Capability.STATE, Capability.HEAD_STATE, Capability.KV_BITS),
     "timing": (Capability.TIMING,),
     "counters": (Capability.COUNTERS,),
-    "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL),
+    "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL, Capability.CONTINUE),
     "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
 }
 """Capabilities by level; a runtime may offer part of a level."""
@@ -93,6 +95,9 @@ class Options:
         strategy: one of the description's; the empty string for the default.
         head_rows: `draft` or `target`, what the head's rows of accepted drafts are made from.
         prefill_step_size: prompt tokens a prefill pass.
+        kv_bits: bits of a quantised key or value, from the first token on; 0 for plain ones.
+            Only asked for of a runtime with KV_BITS.
+        kv_group_size: how many of them share a scale.
         temperature: SAMPLING: 0 decodes greedily, whatever the next five say. The cuts look at
             the distribution at temperature 1, and the temperature reshapes what they leave.
         top_p: keep the likeliest tokens whose probabilities come to this; 1 keeps all.
@@ -112,6 +117,8 @@ class Options:
     strategy: str = ""
     head_rows: str = "draft"
     prefill_step_size: int = 2048
+    kv_bits: int = 0
+    kv_group_size: int = 64
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
@@ -227,8 +234,19 @@ class RuntimeSession(Protocol):
         """SAVE: take over a saved session in place of this one's."""
         ...
 
-    def cancel(self) -> None:
-        """CANCEL: give up whatever is under way; the session stays at its frontier."""
+    def cancel(self, drafts: Sequence[int] = (), /) -> None:
+        """CANCEL: give up whatever is under way; the session stays at its frontier.
+
+        With drafts, begin a round with them first and give it up after its verify pass.
+        """
+        ...
+
+    def extend(self, tokens: Sequence[int], /) -> Outcome:
+        """CONTINUE: run more prompt tokens, the next turn, and emit the token after them.
+
+        The sequence so far, every emitted token included, stays: after it the caches hold
+        it and these tokens. Also after `generate` has ended.
+        """
         ...
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from typing import IO, Any, cast
 import mlx.core as mx
 
 from mtp_conformance import answers
+from mtp_conformance.injecting import Injector
 from mtp_conformance.protocol import (
     PROTOCOL_VERSION,
     Adapter,
@@ -72,6 +73,7 @@ class _Server:
         self._sessions: dict[str, RuntimeSession] = {}
         self._exchange = Path()
         self._files = 0
+        self._injector = Injector()
 
     def answer(self, request: Json) -> None:
         """Do what a request asks and write one line."""
@@ -96,6 +98,8 @@ class _Server:
             options = Options(**args["options"])
             opened = self._runtime.open(args["model"], Path(args["checkpoint"]), options)
             return self._add(answers.session(opened, "open"))
+        if op == "inject":
+            return self._inject(args["evaluation"])
         session = self._sessions[name]
         if op == "fork":
             forked = session.fork(Options(**args["options"]))
@@ -106,6 +110,12 @@ class _Server:
             return {}
         return self._call(session, op, args)
 
+    def _inject(self, evaluation: int) -> Json:
+        if evaluation:
+            self._injector.arm(evaluation)
+            return {"raised": False}
+        return {"raised": self._injector.disarm()}
+
     def _add(self, opened: SmallestSession) -> Json:
         session = cast("RuntimeSession", opened)  # only what it has capabilities for is called
         name = f"s{len(self._sessions)}-{self._files}"
@@ -114,10 +124,10 @@ class _Server:
         return {"session": name}
 
     def _call(self, session: RuntimeSession, op: str, args: Json) -> Json:
-        if op in ("prefill", "round"):
-            run = session.prefill if op == "prefill" else session.round
+        if op in ("prefill", "round", "extend"):
             given = args["tokens"]
-            return self._outcome(answers.outcome(run(given), len(given) * (op == "round"), op))
+            outcome = getattr(session, op)(given)
+            return self._outcome(answers.outcome(outcome, len(given) * (op == "round"), op))
         if op == "generate":
             made = session.generate(args.pop("tokens"), **args)
             return self._generated(answers.generated(made, args["num_draft_tokens"]))
@@ -126,7 +136,8 @@ class _Server:
         if op == "timings":
             return answers.timings(session.timings())
         if op == "cancel":
-            session.cancel()
+            drafts = args.get("tokens", ())
+            session.cancel(drafts) if drafts else session.cancel()
         elif op in ("save", "restore"):
             (session.save if op == "save" else session.restore)(Path(args["file"]))
         else:

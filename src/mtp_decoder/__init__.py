@@ -19,6 +19,7 @@ from mtp_decoder.errors import (
     CheckpointError,
     DecoderError,
     RewindError,
+    SessionFileError,
     UnrewindableCacheError,
 )
 from mtp_decoder.generate import emit, generate_step
@@ -47,6 +48,7 @@ __all__ = [
     "Round",
     "Sampling",
     "Session",
+    "SessionFileError",
     "Target",
     "TokenMask",
     "UnrewindableCacheError",

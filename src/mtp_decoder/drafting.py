@@ -53,6 +53,16 @@ class Drafter:
         """Pairs in the head's cache."""
         return head_length(self._caches)
 
+    @property
+    def place(self) -> tuple[int, mx.array | None]:
+        """Pairs in the head's cache, and the hidden that waits: what `go_back` takes."""
+        return self.length, self.hidden
+
+    def go_back(self, place: tuple[int, mx.array | None]) -> None:
+        """Cut the pairs that came after a place, and wait with its hidden again."""
+        length, self.hidden = place
+        cut_head(self._head.layers, self._caches, length)
+
     def prefill(self, hidden: mx.array, tokens: mx.array) -> None:
         """Run the prompt's pairs: the residuals [B, T, W] with the tokens [B, T] they produced.
 

@@ -21,3 +21,7 @@ class CacheMismatchError(DecoderError):
 
 class CheckpointError(DecoderError):
     """A model folder the decoder cannot use; names the file or tensor."""
+
+
+class SessionFileError(DecoderError):
+    """A file that no session can be restored from, or saved to; names the file and the reason."""

@@ -43,6 +43,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     token_mask: TokenMask | None = None,
     prompt_cache: Sequence[Any] | None = None,
     prefill_step_size: int = 2048,
+    kv_bits: int | None = None,
+    kv_group_size: int = 64,
+    quantized_kv_start: int = 0,
     rewind: Rewind | str = Rewind.TAPE,
     head_rows: HeadRows | str = HeadRows.DRAFT,
     eos_token_ids: Sequence[int] = (),
@@ -74,6 +77,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
             `mtp_decoder.TokenMask`.
         prompt_cache: from `make_prompt_cache(model, head)`; updated in place.
         prefill_step_size: prompt tokens a prefill pass.
+        kv_bits: bits of a quantised key or value: 2, 4 or 8; None keeps them as they are.
+        kv_group_size: how many of them share a scale: 32, 64 or 128.
+        quantized_kv_start: tokens in the caches from which on they are quantised.
         rewind: strategy for state that cannot be cut back.
         head_rows: what the head's rows of accepted drafts are made from.
         eos_token_ids: tokens that end generation; emitted, then it ends.
@@ -105,6 +111,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         token_mask=token_mask,
         prompt_cache=prompt_cache,
         prefill_step_size=prefill_step_size,
+        kv_bits=kv_bits,
+        kv_group_size=kv_group_size,
+        quantized_kv_start=quantized_kv_start,
     )
     given = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else prompt
     tokens = session.check_prompt(given)

@@ -86,6 +86,11 @@ class Processing:
         self._prompt_length = 0
 
     @property
+    def prompt_length(self) -> int:
+        """How many tokens of the history come before the ones that states follow."""
+        return self._prompt_length
+
+    @property
     def active(self) -> bool:
         """Whether there is anything to do."""
         return bool(self._processors) or self._mask is not None

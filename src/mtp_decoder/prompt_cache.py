@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import ArraysCache, CacheList
+from mlx_lm.models.cache import ArraysCache, CacheList, QuantizedKVCache
 
 from mtp_decoder.errors import CacheMismatchError
+from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.state import arrays_of
 from mtp_decoder.target import Head, Layer, PooledLayer, Target
 from mtp_decoder.window import forward
@@ -27,9 +28,14 @@ def make_prompt_cache(target: Target, head: Head | None = None) -> list[Any]:
 
 
 def split(
-    cache: Sequence[Any], target: Target, head: Head | None
+    cache: Sequence[Any],
+    target: Target,
+    head: Head | None,
+    quantisation: KVQuantisation | None = None,
 ) -> tuple[list[Any], list[Any], ArraysCache | None]:
     """Target's caches, head's caches, frontier; checks the number of entries and classes.
+
+    With a quantisation an entry of keys and values may be plain still, or quantised so.
 
     Raises:
         CacheMismatchError: the list was not made for this target and head.
@@ -41,10 +47,14 @@ def split(
             f"the prompt cache has {len(cache)} entries, this model needs {len(fresh)}; {hint}"
         )
     for index, (given, expected) in enumerate(zip(cache, fresh, strict=True)):
-        if type(given) is not type(expected) or _parts(given) != _parts(expected):
+        kinds = [_parts(expected)]
+        if quantisation is not None:
+            kinds.append(_parts(quantisation.quantised(expected)))
+        if _parts(given) not in kinds:
             raise CacheMismatchError(
                 f"entry {index} of the prompt cache is a {_describe(given)}, "
                 f"this model needs a {_describe(expected)}; it belongs to another model"
+                + _other_bits(given, quantisation)
             )
     count = len(target.layers)
     if head is None:
@@ -79,10 +89,24 @@ def check_head_content(caches: Sequence[Any], target: Target, head: Head) -> int
     return _check(caches, probe, head.layers, "head layer")
 
 
+def _other_bits(cache: Any, quantisation: KVQuantisation | None) -> str:
+    if not isinstance(cache, QuantizedKVCache):
+        return ""
+    return f", or to kv_bits and kv_group_size other than {_quantisation_of(quantisation)}"
+
+
+def _quantisation_of(settings: Any) -> str:
+    if settings is None:
+        return "none"
+    bits, size = settings.bits, settings.group_size
+    return f"bits={bits}, group_size={size}"
+
+
 def _check(caches: Sequence[Any], probe: Sequence[Any], layers: Sequence[Layer], what: str) -> int:
     """Compare shapes and dtypes with a probe's, and lengths with each other."""
     lengths: dict[int, int] = {}
-    for index, (given, expected) in enumerate(zip(caches, probe, strict=True)):
+    for index, (given, plain) in enumerate(zip(caches, probe, strict=True)):
+        expected = _stored_like(given, plain)
         mine, theirs = _signature(given), _signature(expected)
         if mine != theirs:
             raise CacheMismatchError(
@@ -99,6 +123,13 @@ def _check(caches: Sequence[Any], probe: Sequence[Any], layers: Sequence[Layer],
     return next(iter(lengths.values()), 0)
 
 
+def _stored_like(given: Any, plain: Any) -> Any:
+    """A probe's cache, with its rows quantised where the given cache's are."""
+    if not isinstance(given, QuantizedKVCache):
+        return plain
+    return KVQuantisation(given.bits, given.group_size).quantised(plain)
+
+
 def _check_pooled(cache: CacheList, ratio: int, where: str) -> None:
     """Keys, raw index keys and pooled rows of one layer go together."""
     rows, raw, pooled = cache.caches
@@ -113,6 +144,8 @@ def _check_pooled(cache: CacheList, ratio: int, where: str) -> None:
 def _parts(cache: Any) -> list[Any]:
     if isinstance(cache, CacheList):
         return [_parts(part) for part in cache.caches]
+    if isinstance(cache, QuantizedKVCache):
+        return [type(cache).__name__, cache.bits, cache.group_size]
     size = len(cache.cache) if isinstance(cache, ArraysCache) else 0
     return [type(cache).__name__, size, getattr(cache, "max_size", 0)]
 
@@ -121,6 +154,8 @@ def _describe(cache: Any) -> str:
     if isinstance(cache, CacheList):
         return f"CacheList({', '.join(_describe(part) for part in cache.caches)})"
     name = type(cache).__name__
+    if isinstance(cache, QuantizedKVCache):
+        return f"{name}({_quantisation_of(cache)})"
     return f"{name}(size={len(cache.cache)})" if isinstance(cache, ArraysCache) else name
 
 

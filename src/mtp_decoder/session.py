@@ -8,8 +8,10 @@ positions and emits a drafts and one correction or bonus.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, MutableSequence, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -21,6 +23,7 @@ from mtp_decoder.errors import (
     CacheMismatchError,
     DecoderError,
     RewindError,
+    SessionFileError,
     UnrewindableCacheError,
 )
 from mtp_decoder.processing import LogitsProcessor, Processing, TokenMask
@@ -30,9 +33,11 @@ from mtp_decoder.prompt_cache import (
     make_prompt_cache,
     split,
 )
+from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
 from mtp_decoder.rules import Sampler, make_rule
 from mtp_decoder.sampling import Sampling
+from mtp_decoder.saving import SavedSession, fingerprint, read_session, write_session
 from mtp_decoder.state import arrays_of, copy_cache, named_state
 from mtp_decoder.target import Head, Target
 from mtp_decoder.window import Window, forward
@@ -103,12 +108,17 @@ class Session:
         token_mask: which tokens may come next, such as a grammar's matcher.
         prompt_cache: from `make_prompt_cache(target, head)`; updated in place.
         prefill_step_size: prompt tokens a prefill pass.
+        kv_bits: bits of a quantised key or value: 2, 4 or 8; None keeps them as they are.
+        kv_group_size: how many of them share a scale: 32, 64 or 128.
+        quantized_kv_start: tokens in the caches from which on they are quantised; see
+            `mtp_decoder.quantised`.
 
     Raises:
         CacheMismatchError: the prompt cache is another model's.
         UnrewindableCacheError: a layer's cache has no rewind and a head was given.
         DecoderError: `prefill_step_size` is not a positive whole number, target, head or token
-            mask is no such thing, or there are a sampler and a temperature.
+            mask is no such thing, there are a sampler and a temperature, or the model's caches
+            cannot be quantised so.
     """
 
     def __init__(  # noqa: PLR0913  (one keyword for each thing a user may choose)
@@ -124,6 +134,9 @@ class Session:
         token_mask: TokenMask | None = None,
         prompt_cache: Sequence[Any] | None = None,
         prefill_step_size: int = 2048,
+        kv_bits: int | None = None,
+        kv_group_size: int = 64,
+        quantized_kv_start: int = 0,
     ) -> None:
         check_model(target, head)
         step_size = whole_number(prefill_step_size, "prefill_step_size")
@@ -137,8 +150,13 @@ class Session:
         self._rule = make_rule(sampling or Sampling(), sampler)
         self._processing = Processing(logits_processors or (), token_mask)
         self._step_size = step_size
+        self._quantisation = None
+        if kv_bits is not None:
+            self._quantisation = KVQuantisation(kv_bits, kv_group_size, quantized_kv_start)
+            self._quantisation.check(target, head)
         cache = make_prompt_cache(target, head) if prompt_cache is None else prompt_cache
-        self._caches, self._head_caches, self._frontier = split(cache, target, head)
+        self._given = cache
+        self._caches, self._head_caches, self._frontier = self._split(cache)
         self._unrewindable = _why_unrewindable(target, self._caches)
         if head is not None:
             self.require_rewindable()
@@ -147,12 +165,16 @@ class Session:
         if head is not None:
             check_head_content(self._head_caches, target, head)
         self._drafter = self._make_drafter()
+        self._broken = self._fingerprint = ""
         self._open: _OpenRound | None = None
         self._window: Window | None = None
         self._verified: Verification | None = None
         self._settled: Acceptance | None = None
         self.history: list[int] = []
         self.counters = Counters()
+
+    def _split(self, cache: Sequence[Any]) -> tuple[list[Any], list[Any], Any]:
+        return split(cache, self._target, self._head, self._quantisation)
 
     def _make_drafter(self) -> Drafter | None:
         if self._head is None or self._frontier is None:
@@ -206,20 +228,87 @@ class Session:
                 prompt was prefilled before.
         """
         tokens = self.check_prompt(prompt)
-        with self.counters.phase("prefill"):
+        return self._run_prompt(tokens, tokens)
+
+    def extend(self, tokens: Sequence[int]) -> Round:
+        """Run more prompt tokens, such as the next turn, and emit the token after them.
+
+        The anchor, which no cache holds yet, goes first. What follows is what a prefill of
+        everything so far would give; only the head's rows of accepted drafts stay as they are.
+        If any part of it fails, caches and history are put back to before the call.
+
+        Args:
+            tokens: token ids, at least one, each in the vocabulary.
+
+        Raises:
+            DecoderError: no token or one outside the vocabulary, nothing was prefilled yet, or
+                a round is open.
+        """
+        anchor = self.anchor
+        self._require_closed()
+        new = self._tokens(tokens, "the tokens")
+        if not new:
+            raise DecoderError("there is nothing to go on with: give at least one token")
+        return self._run_prompt([anchor, *new], [*self.history, *new])
+
+    def _run_prompt(self, tokens: list[int], history: list[int]) -> Round:
+        """Run tokens through target and head, and emit the token after the history."""
+        with self.counters.phase("prefill"), self._or_as_before():
             hidden = self._prefill_chunks(tokens)
             logits = self._target.logits(hidden[:, -1:])[0]
-            self.history = tokens
-            self._processing.begin(len(tokens))
+            self._processing.begin(len(history))
             none = Drafts((), self._length)
-            outcome = accept(none, logits, self.history, self._rule, self._processing)
+            outcome = accept(none, logits, history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
-        self.history.append(outcome.tokens[0])
+        self.history = [*history, outcome.tokens[0]]
         self._processing.settle(self.history)
+        self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
+
+    @contextmanager
+    def _or_as_before(self) -> Generator[None]:
+        """Put caches and length back if the enclosed lines fail."""
+        length, drafter = self._length, self._drafter
+        caches, head_caches = list(self._caches), list(self._head_caches)
+        head = None if drafter is None else drafter.place
+        window, followed = None, self._processing.prompt_length
+        if self._unrewindable is None:
+            window = Window(self._target, self._caches, self._rewind)
+        try:
+            yield
+        except BaseException:
+            with self._or_unusable("putting the caches back"):
+                if window is None:
+                    self._broken = "a pass failed over a cache that cannot be rewound"
+                else:
+                    self._put_back(caches, head_caches)
+                    window.abandon()
+                self._length = length
+                if drafter is not None and head is not None:
+                    drafter.go_back(head)
+                self._sync()
+                self._processing.begin(followed)
+                self._processing.settle(self.history)
+            raise
+
+    def _put_back(self, caches: list[Any], head_caches: list[Any]) -> None:
+        """Take up the caches from before a pass that may have quantised them."""
+        self._caches[:], self._head_caches[:] = caches, head_caches
+        if isinstance(self._given, MutableSequence):
+            self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
+
+    @contextmanager
+    def _or_unusable(self, what: str) -> Generator[None]:
+        """Refuse any further use of the session if the enclosed lines fail."""
+        try:
+            yield
+        except BaseException:
+            self._broken = f"{what} failed half-way"
+            raise
 
     def check_prompt(self, prompt: Sequence[int]) -> list[int]:
         """Refuse what `prefill` would refuse, without running anything; returns the tokens."""
+        self._require_usable()
         if self.history:
             raise DecoderError("this session was prefilled already; start another one")
         tokens = self._tokens(prompt, "the prompt")
@@ -232,6 +321,7 @@ class Session:
         ends = [*cuts[1:], len(tokens)]
         hidden = mx.zeros((1, 0))
         for start, end in zip(cuts, ends, strict=True):
+            self._quantise()
             chunk = mx.array([tokens[start:end]])
             hidden = forward(self._target, chunk, self._caches)
             self._length += end - start
@@ -242,6 +332,8 @@ class Session:
 
     def draft(self, num_draft_tokens: int) -> list[int]:
         """Let the head draft; its cache grows by that many rows until the round is settled.
+
+        Fewer are drafted where caches are about to be quantised; see `mtp_decoder.quantised`.
 
         Raises:
             DecoderError: a negative or absurd number, no head, or a round still open.
@@ -264,6 +356,10 @@ class Session:
         self._require_closed()
         if k:
             self.require_rewindable()
+        self._quantise()
+        k = self._within_plain_rows(k)
+        if forced is not None:
+            forced = forced[:k]
         if self._drafter is None:
             if k and forced is None:
                 raise DecoderError(NO_HEAD)
@@ -274,6 +370,25 @@ class Session:
             made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
         self._open.drafts, self._open.laws = made
         return list(self._open.drafts)
+
+    def _quantise(self) -> None:
+        """Quantise keys and values that are due, in the given prompt cache too."""
+        setting = self._quantisation
+        if setting is None or self._length < setting.start:
+            return
+        own = [*self._caches, *self._head_caches]
+        made = [setting.quantised(cache) for cache in own]
+        if all(old is new for old, new in zip(own, made, strict=True)):
+            return
+        count = len(self._caches)
+        self._caches[:], self._head_caches[:] = made[:count], made[count:]
+        if isinstance(self._given, MutableSequence):
+            self._given[: len(made)] = made
+        mx.eval(arrays_of(made))
+
+    def _within_plain_rows(self, k: int) -> int:
+        most = None if self._quantisation is None else self._quantisation.most_drafts(self._length)
+        return k if most is None else min(k, most)
 
     def verify(self, drafts: Sequence[int]) -> Verification:
         """Run [anchor, *drafts] through the target in one pass; the caches grow by K+1.
@@ -330,6 +445,7 @@ class Session:
             RewindError: more drafts accepted than the round holds, fewer than none, or tokens
                 that are not the accepted drafts and one more.
         """
+        self._require_usable()
         verified, window = self._require_verified(), self._window
         held = 1 if window is None else window.kept
         keep = outcome.accepted + 1
@@ -345,7 +461,11 @@ class Session:
         before = len(self.history) - len(self._settled.tokens if self._settled else ())
         history = [*self.history[:before], *outcome.tokens]
         self._processing.settle(history)  # a stranger's code: first, while nothing has changed
-        with self.counters.phase("rewind"):
+        # An open round can be cancelled if this fails; a settled one has no other way back.
+        guard = (
+            self._or_unusable("cutting a settled round") if self._open is None else nullcontext()
+        )
+        with self.counters.phase("rewind"), guard:
             self.counters.rewinds += keep < held
             if window is not None:
                 self.counters.rewind_bytes = window.nbytes()
@@ -363,20 +483,24 @@ class Session:
     def cancel(self) -> None:
         """Undo an open round whole: caches of target and head as before it was drafted.
 
-        Without an open round this does nothing.
+        Without an open round this does nothing. Where a cache cannot be rewound, and where this
+        fails itself, the session refuses any further use.
         """
         opened = self._open
         if opened is None:
             return
-        if self._drafter is not None:
-            self._drafter.abandon()
-            self._drafter.hidden = opened.hidden
-        if opened.window is not None:
-            opened.window.rewind(0)
-        self._length = opened.length
         self._open = self._window = self._verified = self._settled = None
-        self._sync()
-        self._processing.settle(self.history)
+        with self._or_unusable("cancelling a round"):
+            if self._drafter is not None:
+                self._drafter.abandon()
+                self._drafter.hidden = opened.hidden
+            if opened.window is not None:
+                opened.window.rewind(0)
+            elif opened.verified:
+                self._broken = "a pass was given up over a cache that cannot be rewound"
+            self._length = opened.length
+            self._sync()
+            self._processing.settle(self.history)
 
     def cut(self, emitted: int) -> None:
         """Keep only the first `emitted` tokens of the round that was settled last.
@@ -384,6 +508,7 @@ class Session:
         Raises:
             RewindError: no settled round, or it did not emit that many (at least one).
         """
+        self._require_closed()
         settled = self._settled
         if settled is None or not 1 <= emitted <= len(settled.tokens):
             raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")
@@ -433,6 +558,7 @@ class Session:
         if sampling is not None:
             self._rule = make_rule(sampling, self._sampler)
         self._rewind = Rewind(rewind)
+        self._head_rows = HeadRows(head_rows)
         if self._drafter is not None:
             self._drafter.policy = HeadRows(head_rows)
 
@@ -448,7 +574,8 @@ class Session:
             cache.append(copy_cache(self._frontier))
         twin = object.__new__(Session)
         vars(twin).update(vars(self))
-        twin._caches, twin._head_caches, twin._frontier = split(cache, self._target, self._head)
+        twin._given = cache
+        twin._caches, twin._head_caches, twin._frontier = self._split(cache)
         twin._drafter = twin._make_drafter()
         if twin._drafter is not None and self._drafter is not None:
             twin._drafter.policy = self._drafter.policy
@@ -458,7 +585,124 @@ class Session:
         twin.counters = Counters()
         return twin
 
+    @property
+    def policies(self) -> tuple[Rewind, HeadRows]:
+        """Strategy and policy that the next round decodes with."""
+        return self._rewind, self._head_rows
+
+    def save(self, file: Path | str) -> None:
+        """Write the session to a file, from which `restore` goes on to the bit.
+
+        The file is whole or not there; one that was there before is replaced. Sampler and logits
+        processors are not in it.
+
+        Raises:
+            DecoderError: a round is open, or the session is unusable.
+            SessionFileError: the file cannot be written.
+        """
+        self._require_closed()
+        own = [*self._caches, *self._head_caches]
+        caches = own if self._frontier is None else [*own, self._frontier]
+        saved = SavedSession(self._model(), self._settings(), tuple(self.history), caches)
+        write_session(Path(file), saved)
+
+    def restore(self, file: Path | str) -> None:
+        """Take over a saved session in place of this one's, caches in a given prompt cache too.
+
+        Strategy and policies come from the file; counters go on. A file that is refused changes
+        nothing; one that is taken makes an unusable session usable again.
+
+        Raises:
+            DecoderError: a round is open.
+            SessionFileError: the file is damaged, of another format version, of another model,
+                or of other `kv_bits` and the like.
+        """
+        if self._open is not None:
+            raise DecoderError("a round is open: settle it with rewind, or cancel it")
+        path = Path(file)
+        empty = make_prompt_cache(self._target, self._head)
+        setting = self._quantisation
+        kinds = [] if setting is None else [setting.quantised(cache) for cache in empty]
+        saved = read_session(path, [*empty, *kinds])
+        try:
+            self._check_saved(saved)
+        except CacheMismatchError as error:
+            raise SessionFileError(f"{path}: {error}") from error
+        self._take_over(saved)
+
+    def _check_saved(self, saved: SavedSession) -> None:
+        """Refuse what this session's model and settings cannot go on from.
+
+        Raises:
+            CacheMismatchError: says what is not this session's.
+        """
+        if saved.model != self._model():
+            raise CacheMismatchError(
+                "it is of another model, or was saved with another device, mlx version or way of "
+                "compiling; restore it where it was saved"
+            )
+        mine, theirs = self._settings()["kv"], saved.settings["kv"]
+        if mine != theirs:
+            raise CacheMismatchError(
+                f"it was saved with keys and values stored as {theirs}, this session stores them "
+                f"as {mine}; give it the same kv_bits, kv_group_size and quantized_kv_start"
+            )
+        caches, head_caches, _ = self._split(saved.caches)
+        length = check_content(caches, self._target)
+        pairs = max(length - 1, 0)
+        if self._head is not None:
+            pairs = check_head_content(head_caches, self._target, self._head)
+        if (saved.settings["length"], pairs) != (length, max(length - 1, 0)):
+            raise CacheMismatchError(f"it holds {length} tokens and {pairs} pairs of the head")
+
+    def _model(self) -> str:
+        if not self._fingerprint:
+            self._fingerprint = fingerprint(self._target, self._head)
+        return self._fingerprint
+
+    def _settings(self) -> dict[str, Any]:
+        rewind, head_rows = self.policies
+        quantisation = self._quantisation
+        return {
+            "length": self._length,
+            "prompt_length": self._processing.prompt_length,
+            "rewind": rewind.value,
+            "head_rows": head_rows.value,
+            "prefill_step_size": self._step_size,
+            "kv": None if quantisation is None else asdict(quantisation),
+        }
+
+    def _take_over(self, saved: SavedSession) -> None:
+        """Put a saved session's content into this one's containers."""
+        settings = saved.settings
+        count, own = len(self._caches), [*self._caches, *self._head_caches]
+        for index, made in enumerate(saved.caches[: len(own)]):
+            if type(own[index]) is type(made):
+                vars(own[index]).clear()
+                vars(own[index]).update(vars(made))
+            else:
+                own[index] = made
+        self._put_back(own[:count], own[count:])
+        if self._frontier is not None:
+            self._frontier[0] = saved.caches[-1][0]
+        self._length = settings["length"]
+        self._drafter = self._make_drafter()
+        self._broken = ""
+        self._window = self._verified = self._settled = None
+        self._step_size = settings["prefill_step_size"]
+        self.history = list(saved.history)
+        self._processing.begin(settings["prompt_length"])
+        self._processing.settle(self.history)
+        self.decode_with(rewind=settings["rewind"], head_rows=settings["head_rows"])
+
+    def _require_usable(self) -> None:
+        if self._broken:
+            raise DecoderError(
+                f"this session is unusable: {self._broken}; start another one, with new caches"
+            )
+
     def _require_closed(self) -> None:
+        self._require_usable()
         if self._open is not None:
             raise DecoderError("a round is open: settle it with rewind, or cancel it")
 

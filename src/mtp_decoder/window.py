@@ -76,6 +76,12 @@ class Window:
             forward(self._target, self._tokens[:, :keep], self._caches)
         self._kept = keep
 
+    def abandon(self) -> None:
+        """Leave every cache as before the window was made, whatever was run over them since."""
+        for undo in self._undos:
+            undo.rewind(0)
+        self._kept = 0
+
     def nbytes(self) -> int:
         """Bytes the strategy remembers for this pass, over all layers."""
         return sum(undo.nbytes() for undo in self._undos)

@@ -43,7 +43,7 @@ class RoundsDifferently(BuiltinRuntime):
         """As the builtin runtime, prefilled one token a pass so that a prompt is no block."""
         target, head = load_model(model, checkpoint)
         target = _with_kernel(target, self.layer)
-        options = Options(options.strategy, options.head_rows, prefill_step_size=1)
+        options = replace(options, prefill_step_size=1)
         return BuiltinSession(session_of(target, head, options), target, head, options)
 
 

@@ -65,6 +65,10 @@ def main(mode: str) -> None:
         _CARD["protocol"] = 0
     for line in sys.stdin:
         request: dict[str, Any] = json.loads(line)
+        if mode == "injects-nothing" and request["op"] == "inject":
+            problem = {"type": "KeyError", "message": "inject"}
+            _say(json.dumps({"id": request["id"], "ok": False, "error": problem}) + "\n")
+            continue
         if request["op"] == "round":
             _misbehave(mode, request["id"])
             continue

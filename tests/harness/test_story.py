@@ -1,5 +1,6 @@
 """The state machine finds what is wrong, and tells the shortest story of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_fault_is_told_in_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class _MovesOnCancel(BuiltinSession):
-    def cancel(self) -> None:
+    def cancel(self, drafts: Sequence[int] = ()) -> None:
         self.session.round(0)
 
 

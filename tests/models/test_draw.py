@@ -12,20 +12,26 @@ from reference_models.zoo import ZOO, random_weights
 from tests.models.helpers import listed
 
 PINNED = {
-    "model.layers.0.linear_attn.in_proj_qkv.weight": (
+    ("gdn", "model.layers.0.linear_attn.in_proj_qkv.weight"): (
         "1ce6e174ec12f39208ec88e7839b464b414345291c9d8878253334e97232c224"
     ),
-    "model.layers.0.linear_attn.A_log": (
+    ("gdn", "model.layers.0.linear_attn.A_log"): (
         "3bc04d9134cac42c1190241705aa96021533365fe51e2d73548f48ec0c5bf7eb"
+    ),
+    ("gdn-wide", "model.layers.1.self_attn.k_proj.weight"): (
+        "c6af6e03f242d47f566f74adce8fe6335c00ec6309703ca645d1ec9141f4f7e0"
+    ),
+    ("gdn-wide", "mtp.layers.0.self_attn.q_norm.weight"): (
+        "60cc3a5f0e7070cedcbad9bce30c4853ba7c4da37489b3a68681dbc1a6312302"
     ),
 }
 
 
-@pytest.mark.parametrize("name", PINNED)
-def test_pinned(name: str) -> None:
+@pytest.mark.parametrize(("model", "name"), PINNED)
+def test_pinned(model: str, name: str) -> None:
     """The values of a tensor are those of the day they were first drawn, on any platform."""
-    array = np.array(random_weights("gdn")[name])
-    assert hashlib.sha256(array.astype("<f4").tobytes()).hexdigest() == PINNED[name]
+    array = np.array(random_weights(model)[name])
+    assert hashlib.sha256(array.astype("<f4").tobytes()).hexdigest() == PINNED[model, name]
 
 
 def test_names() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,11 @@ class BuiltinRuntime:
     """The decoder of `mtp_decoder`."""
 
     def describe(self) -> Description:
-        """Everything is offered but saving to a file."""
+        """Everything is offered."""
         return Description(
             name="builtin",
             versions={"mlx": _MLX_VERSION, "mlx-lm": mlx_lm_version},
-            capabilities=frozenset(Capability) - {Capability.SAVE},
+            capabilities=frozenset(Capability),
             models=(*ZOO, *_MLX_LM),
             strategies=tuple(strategy.value for strategy in Rewind),
             head_rows=tuple(policy.value for policy in HeadRows),
@@ -112,6 +113,8 @@ def session_of(target: Any, head: Any, options: Options) -> Session:
         if options.allowed_tokens
         else None,
         prefill_step_size=options.prefill_step_size,
+        kv_bits=options.kv_bits or None,
+        kv_group_size=options.kv_group_size,
     )
 
 
@@ -189,6 +192,13 @@ class BuiltinSession:
 
     def round(self, drafts: Sequence[int]) -> Outcome:
         """See the protocol; counts expert calls of verify and rewind apart."""
+        try:
+            return self._round(drafts)
+        except BaseException:
+            self.session.cancel()
+            raise
+
+    def _round(self, drafts: Sequence[int]) -> Outcome:
         session = self.session
         start = _expert_calls(self._target)
         session.inject(drafts)
@@ -256,16 +266,27 @@ class BuiltinSession:
         return dict(self.session.counters.seconds)
 
     def save(self, file: Path) -> None:
-        """Not offered."""
-        raise NotImplementedError(file)
+        """See the protocol."""
+        self.session.save(file)
 
     def restore(self, file: Path) -> None:
-        """Not offered."""
-        raise NotImplementedError(file)
+        """See the protocol; strategy and policy are the saved session's from here on."""
+        self.session.restore(file)
+        rewind, head_rows = self.session.policies
+        self._options = replace(self._options, strategy=rewind.value, head_rows=head_rows.value)
 
-    def cancel(self) -> None:
+    def cancel(self, drafts: Sequence[int] = ()) -> None:
         """See the protocol."""
-        self.session.cancel()
+        try:
+            if drafts:
+                self.session.verify(drafts)
+        finally:
+            self.session.cancel()
+
+    def extend(self, tokens: Sequence[int]) -> Outcome:
+        """See the protocol."""
+        done = self.session.extend(tokens)
+        return Outcome(0, done.tokens, done.logits)
 
     def close(self) -> None:
         """See the protocol; memory goes with the object."""

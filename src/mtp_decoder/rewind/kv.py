@@ -15,7 +15,7 @@ from mtp_decoder.target import Layer
 
 
 def cut_rows(cache: Any, length: int) -> None:
-    """Trim a trimmable cache to `length` rows.
+    """Trim a trimmable cache to `length` rows; one cut to nothing is as it was when made.
 
     Raises:
         RewindError: the cache holds fewer rows, or would not give them up.
@@ -23,6 +23,8 @@ def cut_rows(cache: Any, length: int) -> None:
     surplus = cache.offset - length
     if surplus < 0 or cache.trim(surplus) != surplus:
         raise RewindError(f"a cache of {cache.offset} rows cannot be cut back to {length}")
+    if length == 0:
+        cache.keys = cache.values = None
 
 
 class KVUndo:

@@ -1,0 +1,70 @@
+"""Lifecycle cases pass over stdio as they do in process."""
+
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.lifecycle.test_cancel import test_leaves_nothing as cancel_case
+from conformance.lifecycle.test_continue import test_after_rounds as after_rounds_case
+from conformance.lifecycle.test_continue import test_after_stop as after_stop_case
+from conformance.lifecycle.test_exceptions import test_in_a_prompt as prompt_case
+from conformance.lifecycle.test_exceptions import test_in_a_round as round_case
+from conformance.lifecycle.test_fork import test_as_if_alone as fork_case
+from conformance.lifecycle.test_save import test_goes_on as save_case
+from conformance.lifecycle.test_save import test_saved_file as file_case
+from conformance.rewind.test_quantised import test_every_accept as quantised_case
+from mtp_conformance import Cell, Oracles, Unsupported, Witness
+from mtp_conformance.adapters.builtin import make_runtime
+from mtp_conformance.process import ProcessRuntime
+from mtp_conformance.protocol import Options, Runtime
+from tests.fakes.test_lifecycle import CELL, DEEP, WIDE
+
+CASES: dict[str, tuple[Any, Cell]] = {
+    "fork": (fork_case, CELL),
+    "save": (save_case, CELL),
+    "file": (file_case, CELL),
+    "cancel": (cancel_case, DEEP),
+    "after-stop": (after_stop_case, DEEP),
+    "after-rounds": (after_rounds_case, CELL),
+    "error in a round": (round_case, DEEP),
+    "error in a prompt": (prompt_case, CELL),
+    "quantised": (quantised_case, WIDE),
+}
+Make = Callable[[Runtime], Oracles]
+
+
+@pytest.fixture(scope="module")
+def process() -> Generator[ProcessRuntime]:
+    """The builtin runtime in a process of its own."""
+    runtime = ProcessRuntime(f"{sys.executable} -m tests.fakes.stdio_runtime good")
+    yield runtime
+    runtime.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_over_stdio(process: ProcessRuntime, oracles_of: Make, tmp_path: Path, name: str) -> None:
+    """The case passes, with the counts it has in process."""
+    run, cell = CASES[name]
+    counts: list[dict[str, int]] = []
+    for runtime in (process, make_runtime()):
+        witness = Witness()
+        folder = [tmp_path] if name in ("save", "file") else []
+        run(oracles_of(runtime), cell, witness, *folder)
+        counts.append(witness.as_dict())
+    assert counts[0] == counts[1]
+
+
+def test_a_process_that_injects_nothing(oracles_of: Make, tmp_path: Path) -> None:
+    """A process that does not know the request is not judged by it."""
+    runtime = ProcessRuntime(f"{sys.executable} -m tests.fakes.stdio_runtime injects-nothing")
+    runtime.open("m", tmp_path, Options())
+    oracles = oracles_of(runtime)
+    with (
+        pytest.raises(Unsupported, match="its process injects no failures"),
+        oracles.runtime.failing(1),
+    ):
+        pass
+    runtime.close()
