@@ -2,8 +2,8 @@
 
 A runtime cannot be handed uniform numbers, so its law cannot be enumerated through the protocol;
 it is counted. Cut to the four likeliest tokens there are few outcomes, whose exact probabilities
-follow from the runtime's own logits. Seeds are fixed: a runtime that is right passes each time or
-never, and never has a chance of one in a million.
+follow from the runtime's own logits. Seeds are fixed, so a verdict is always the same one; of many
+runtimes that are right one in a million or so fails by chance.
 """
 
 import math
@@ -17,7 +17,7 @@ import mlx.core as mx
 from mtp_conformance import Capability, Cell, Group, Options, Oracles, Witness, case
 
 TOP_K = 4
-RARE = 10.0
+RARE = 5.0
 """Outcomes are counted together until this many are due."""
 ONCE_IN_A_MILLION = 4.753
 """That far above its mean, in deviations, does a normal variable lie that rarely."""
@@ -35,7 +35,7 @@ def _cells(usual: Sequence[Way], k: int) -> Callable[[str], Sequence[Cell]]:
         for how, depth, temperature in every if profile == "full" else usual:
             extra = (("acceptance", how), ("temperature", temperature))
             found.append(Cell("gdn-agree", "tape", depth, None, "float32", 5, extra))
-        return found
+        return found[:1] if profile == "smoke" else found
 
     return cells
 
@@ -55,7 +55,7 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.LOGITS, Capability.SAMPLING)
     group, options, k = oracles.group(cell), _options(oracles, cell), cell.k or 0
     seen: Counter[Tokens] = Counter()
-    for seed in range(120):
+    for seed in range(140):
         session = group.open(replace(options, seed=seed))
         made = session.generate(group.prompt, num_draft_tokens=k, max_tokens=k + 2)
         seen[tuple(made.tokens[:2])] += 1
