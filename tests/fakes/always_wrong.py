@@ -20,7 +20,10 @@ class AlwaysWrongSession(BuiltinSession):
             return outcome
         assert outcome.logits is not None
         tokens = tuple((token + 1) % outcome.logits.shape[-1] for token in outcome.tokens)
-        return replace(outcome, tokens=tokens, logits=mx.roll(outcome.logits, 1, -1))
+        logits = mx.roll(outcome.logits, 1, -1)
+        for row, token in enumerate(tokens):  # equal maxima may have moved past the end
+            logits[row, token] += 1
+        return replace(outcome, tokens=tokens, logits=logits)
 
 
 class AlwaysWrong(BuiltinRuntime):
