@@ -71,7 +71,7 @@ def test_after_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     witness="accepts and rejects",
     faults=("L7", "P2"),
     since="0.1.0",
-    cells=spread(models=LIFECYCLE_MODELS),
+    cells=spread(models=LIFECYCLE_MODELS[::2]),
 )
 def test_after_rounds(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After rounds with rejects the next turn, and the one after it, are as if cold."""
