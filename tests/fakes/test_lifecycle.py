@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import QuantizedKVCache
 
