@@ -17,7 +17,7 @@ from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import Group, GroupKey, State, target_arrays
 from mtp_conformance.protocol import Capability, Options, Runtime
-from mtp_conformance.tokens import require_tokens
+from mtp_conformance.tokens import CountDiffers, require_tokens
 from mtp_conformance.verdict import Inconclusive, Unsupported
 
 Groups = OrderedDict[GroupKey, Group]
@@ -268,6 +268,9 @@ class Oracles:
         try:
             yield
         except AssertionError as error:
+            # Equal tokens that end too late or too early are no matter of rounding.
+            if isinstance(error, CountDiffers):
+                raise
             if self.condemns(group.key, [k], error, strategy):
                 raise
             raise Inconclusive(
