@@ -67,6 +67,7 @@ class DflashMlxRuntime:
             max_draft_tokens=_MAX_K,
             after_stop="block",
             notes={
+                "after stop": "not shown: its generator drops its caches when it ends",
                 "head": "it drives no MTP head; the checkpoint's is not read",
                 "drafting": "its DFlash drafter with random weights of one seed, hardly ever right",
                 "tape": "verify_mode dflash",

@@ -37,6 +37,7 @@ from mtp_conformance.stdio import serve
 
 _ROUNDS_BUDGET = 4096
 _NOTES = {
+    "after stop": "not shown: caches are copied where the head is asked, and none is at an end",
     "loading": "mlx-lm's loader for the target; the head with its inject_mtp_support, from a "
     "derived folder that has mtp/weights.safetensors",
     "drafting": "install_mtp_mllm; one draft a round is all it has",
