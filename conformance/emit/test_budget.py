@@ -32,7 +32,7 @@ def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.STATE, Capability.GUESS)
     oracles.held_after_stop(1)
     group = oracles.group(cell)
-    options, view = oracles.prefill_like(cell)
+    options, view = oracles.prefill_like(cell, stopped=True)
     k = cell.k or 0
     with oracles.bits_against_steps(group, k, cell.strategy or ""):
         for budget, session, made in _budgets(group, options, k, witness):

@@ -1,6 +1,6 @@
 """End of text and stop sequences end decoding at every index of a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mtp_conformance import (
     Capability,
@@ -32,7 +32,7 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.STATE, Capability.GUESS)
     oracles.held_after_stop(1)
     group = oracles.group(cell)
-    options, view = oracles.prefill_like(cell)
+    options, view = oracles.prefill_like(cell, stopped=True)
     k = cell.k or 0
     with oracles.bits_against_steps(group, k, cell.strategy or ""):
         for due, session, made in _stops(group, options, k, witness):
@@ -55,23 +55,44 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     cells=spread(models=("attn", *MODELS[1:3], "flash-next"), depths=(3,)),
 )
 def test_tokens(oracles: Oracles, cell: Cell, witness: Witness) -> None:
-    """Wherever a stop falls in an accepted block, it is the last token emitted."""
+    """Wherever an end of text falls in an accepted block, it is the last token emitted."""
+    _judge_tokens(oracles, cell, witness, length=1)
+
+
+@case(
+    "emit.stop.sequences",
+    clause="emitted-tokens",
+    needs=("stream", "guess"),
+    oracle="K=0 of the same runtime",
+    witness="accepts, and stops inside a block",
+    since="0.1.0",
+    cells=spread(models=("attn", *MODELS[1:3], "flash-next"), depths=(3,)),
+)
+def test_sequences(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Wherever a stop of two tokens ends in an accepted block, its end is the last one emitted."""
+    _judge_tokens(oracles, cell, witness, length=2)
+
+
+def _judge_tokens(oracles: Oracles, cell: Cell, witness: Witness, length: int) -> None:
     oracles.need(Capability.STREAM, Capability.GUESS)
     group = oracles.group(cell)
     k = cell.k or 0
     with oracles.bits_against_steps(group, k, cell.strategy or ""):
-        for _, _, made in _stops(group, oracles.options(cell), k, witness):
+        for _, _, made in _stops(group, oracles.options(cell), k, witness, (length,)):
             witness.add(**made.engagement)
     witness.require(accepted=k, inside=1)
 
 
 def _stops(
-    group: Group, options: Options, k: int, witness: Witness
+    group: Group, options: Options, k: int, witness: Witness, lengths: Sequence[int] = (1, 2)
 ) -> Iterator[tuple[list[int], CheckedSession, Generated]]:
-    """Decode to a stop of one and of two tokens at every index, holding the tokens to K=0's."""
+    """Decode to stops of these lengths at every index, holding the tokens to K=0's.
+
+    Of one token they are ends of text, of two stop sequences; at index 0 that has one token too.
+    """
     stream = group.stream(2 * k + 4)
     for index in range(2 * k + 3):
-        for length in (1, 2):
+        for length in lengths:
             stop = stream[max(0, index + 1 - length) : index + 1]
             due = stream[: _first_end(stream, stop)]
             session = group.open(options)

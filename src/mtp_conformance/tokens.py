@@ -13,6 +13,10 @@ def first_difference(actual: Sequence[int], expected: Sequence[int]) -> int | No
     return next(differing, None if len(actual) == len(expected) else shorter)
 
 
+class CountDiffers(AssertionError):
+    """One of two streams is longer, and they are equal as far as the shorter one goes."""
+
+
 def require_tokens(
     actual: Sequence[int], expected: Sequence[int], *, what: str, where: str = ""
 ) -> int:
@@ -20,6 +24,7 @@ def require_tokens(
 
     Raises:
         AssertionError: names the first index that differs and both tokens.
+        CountDiffers: where no token differs.
     """
     index = first_difference(actual, expected)
     if index is not None and index < min(len(actual), len(expected)):
@@ -27,7 +32,7 @@ def require_tokens(
             f"{where}emitted token {index} is {actual[index]}, {what} emits {expected[index]}"
         )
     if index is not None:
-        raise AssertionError(f"{where}emitted {len(actual)} tokens, {what} emits {len(expected)}")
+        raise CountDiffers(f"{where}emitted {len(actual)} tokens, {what} emits {len(expected)}")
     if not expected:
         raise AssertionError(f"{where}no token was compared")
     return len(expected)

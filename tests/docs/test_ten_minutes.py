@@ -28,11 +28,12 @@ class Theirs(ModuleType):
         return read(folder)
 
     def generate(
-        self, loaded: Any, prompt: Sequence[int], k: int, max_tokens: int
+        self, loaded: Any, prompt: Sequence[int], k: int, max_tokens: int, ends: Sequence[int]
     ) -> Iterator[tuple[int, bool]]:
         """Tokens, and whether each was a draft."""
-        session = Session(*loaded)
-        for token, _, was_draft in emit(session, prompt, num_draft_tokens=k, max_tokens=max_tokens):
+        session, stops = Session(*loaded), [(token,) for token in ends]
+        emitted = emit(session, prompt, num_draft_tokens=k, max_tokens=max_tokens, stops=stops)
+        for token, _, was_draft in emitted:
             self.drafted = session.counters.drafted
             yield token, was_draft
 
@@ -42,7 +43,7 @@ def test_adapter_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     code = found.group(1)
-    assert code.count("# yours") == 4
+    assert code.count("# yours") == 5
     theirs = Theirs("my_runtime")
     monkeypatch.setitem(sys.modules, "my_runtime", theirs)
     names: dict[str, Any] = {"my_runtime": theirs, "__name__": "adapter"}

@@ -4,15 +4,18 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection
+from mtp_conformance.adapters.generating import Emitted, Ends, GeneratorSession, Injection
 
 RIGHT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 
 
-def _generator(
-    prompt: Sequence[int], k: int, limit: int, injection: Injection
+def _late(
+    prompt: Sequence[int], k: int, limit: int, injection: Injection, ends: Ends
 ) -> Iterator[Emitted]:
-    """A runtime that is always right; its own drafts repeat the last token."""
+    """A runtime that is always right; its own drafts repeat the last token.
+
+    It looks at its budget between rounds, and at no end.
+    """
     yield RIGHT[0], False
     at = 1
     while at < min(limit, len(RIGHT)):
@@ -25,6 +28,19 @@ def _generator(
             at += 1
         yield RIGHT[at], False
         at += 1
+
+
+def _generator(
+    prompt: Sequence[int], k: int, limit: int, injection: Injection, ends: Ends
+) -> Iterator[Emitted]:
+    """That, ending where it should."""
+    emitted: list[int] = []
+    stops = [*ends.stop_sequences, *((token,) for token in ends.eos_token_ids)]
+    for token, stands in _late(prompt, k, limit, injection, ends):
+        emitted.append(token)
+        yield token, stands
+        if len(emitted) == limit or any(tuple(emitted[-len(s) :]) == s for s in stops):
+            return
 
 
 def test_rounds_are_what_one_block_emits() -> None:
@@ -61,17 +77,48 @@ def test_own_drafts_without_a_guess() -> None:
 
 @pytest.mark.parametrize("stop", [{"eos_token_ids": [8]}, {"stop_sequences": [[7, 8]]}])
 def test_stops_end_it(stop: dict[str, list[int]]) -> None:
-    """The stop is the last token, wherever it falls in a block."""
-    session = GeneratorSession(_generator)
+    """The runtime is told what ends it, and ends wherever that falls in a block."""
+    session = GeneratorSession(_generator, takes_eos=True, takes_stops=True)
     made = session.generate([1], num_draft_tokens=4, max_tokens=12, guess=RIGHT, **stop)  # type: ignore[arg-type]
     assert made.tokens == (5, 6, 7, 8)
+
+
+def test_nothing_is_cut() -> None:
+    """What a runtime emits past its budget or its end of text is shown."""
+    session = GeneratorSession(_late, takes_eos=True)
+    made = session.generate([1], num_draft_tokens=3, max_tokens=3, eos_token_ids=[6], guess=RIGHT)
+    assert made.tokens == (5, 6, 7, 8, 9)
+
+
+def test_endless_is_given_up() -> None:
+    """A runtime that does not end is left well past its budget."""
+
+    def endless(*_: object) -> Iterator[Emitted]:
+        while True:
+            yield 5, False
+
+    made = GeneratorSession(endless).generate([1], num_draft_tokens=1, max_tokens=3)
+    assert len(made.tokens) == 3 + 64
+
+
+@pytest.mark.parametrize(
+    ("stop", "what"),
+    [({"eos_token_ids": [8]}, "end-of-text ids"), ({"stop_sequences": [[7, 8]]}, "stop sequences")],
+)
+def test_ends_not_taken_are_refused(stop: dict[str, list[int]], what: str) -> None:
+    """The adapter does not stand in for its runtime."""
+    session = GeneratorSession(_generator)
+    with pytest.raises(ValueError, match=f"^unsupported: its generator takes no {what}"):
+        session.generate([1], num_draft_tokens=1, max_tokens=3, **stop)  # type: ignore[arg-type]
 
 
 def test_deaf_runtime_is_an_error() -> None:
     """A runtime that does not ask for the drafts it was given has verified others."""
 
-    def deaf(prompt: Sequence[int], k: int, limit: int, injection: Injection) -> Iterator[Emitted]:
-        return _generator(prompt, 0, limit, injection)
+    def deaf(
+        prompt: Sequence[int], k: int, limit: int, injection: Injection, ends: Ends
+    ) -> Iterator[Emitted]:
+        return _generator(prompt, 0, limit, injection, ends)
 
     session = GeneratorSession(deaf)
     session.prefill([1])
@@ -82,7 +129,7 @@ def test_deaf_runtime_is_an_error() -> None:
 def test_generator_that_ends_is_an_error() -> None:
     """A round that never comes to its end has no outcome."""
 
-    def short(prompt: Sequence[int], k: int, limit: int, injection: Injection) -> Iterator[Emitted]:
+    def short(*_: object) -> Iterator[Emitted]:
         yield 5, False
 
     session = GeneratorSession(short)

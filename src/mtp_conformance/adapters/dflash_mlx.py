@@ -35,8 +35,14 @@ from dflash_mlx.runtime.context import build_offline_runtime_context
 from dflash_mlx.runtime.loading import load_target_bundle
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection, versions_of
-from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
+from mtp_conformance.adapters.generating import (
+    Emitted,
+    Ends,
+    GeneratorSession,
+    Injection,
+    versions_of,
+)
+from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
 _MODELS = ("gdn", "gdn-agree", "gdn-mtp2", "gdn-moe", "gdn-next")
@@ -61,13 +67,14 @@ class DflashMlxRuntime:
             max_draft_tokens=_MAX_K,
             after_stop="block",
             notes={
+                "after stop": "not shown: its generator drops its caches when it ends",
                 "head": "it drives no MTP head; the checkpoint's is not read",
-                "drafting": "its DFlash drafter with random weights, hardly ever right",
+                "drafting": "its DFlash drafter with random weights of one seed, hardly ever right",
                 "tape": "verify_mode dflash",
                 "heads": "the folder is derived: query and key heads are repeated to one for each "
                 "value head (the same function), as its tape on the CPU fails on grouped heads",
                 "tree": "verify_mode ddtree with one candidate at each depth: a chain",
-                "stops": "end-of-text ids are its own, stop sequences are cut from outside",
+                "stops": "its generator takes end-of-text ids, no stop sequences",
                 "attn": "mlx-lm's qwen3_5 cannot run without a linear-attention layer",
             },
         )
@@ -152,6 +159,7 @@ def _load(checkpoint: Path) -> tuple[Any, Any, mx.array]:
         block_size=_MAX_K + 1,
         dflash_config={"target_layer_ids": list(_TAP)},
     )
+    mx.random.seed(0)
     drafter = DFlashDraftModel(arguments)
     drafter.set_dtype(inner.embed_tokens.weight.dtype)
     return bundle, drafter, channels
@@ -196,17 +204,16 @@ class DflashMlxSession(GeneratorSession):
     """One sequence; rounds keep a list of the target's caches."""
 
     def __init__(self, loaded: Any, options: Options, mode: str) -> None:
-        super().__init__(self._generator)
+        super().__init__(self._generator, takes_eos=True)
         self._loaded = loaded
         self._ops, self._model = loaded[0].target_ops, loaded[0].model
         self._options = options
         self._mode = mode
         self._caches: Any = self._ops.make_cache(self._model, enable_speculative_linear_cache=True)
         self._held = self._anchor = 0
-        self._stop_ids: list[int] = []
 
     def _generator(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, ends: Ends
     ) -> Iterator[Emitted]:
         """Tokens of its generator; of a cycle's tokens the first is no draft."""
         backend, self._caches = _Backend(injection, k), []
@@ -217,7 +224,7 @@ class DflashMlxSession(GeneratorSession):
             "prompt": "",
             "max_new_tokens": max_tokens,
             "prompt_tokens_override": list(prompt),
-            "stop_token_ids": self._stop_ids,
+            "stop_token_ids": list(ends.eos_token_ids),
         }
         if k == 0:
             for event in stream_baseline_generate(**given):
@@ -234,26 +241,6 @@ class DflashMlxSession(GeneratorSession):
                 injection.note(sum(backend.blocks[noted:done]))
                 noted, before, cycle = max(noted, done), cycle, max(1, done)
                 yield event.token_id, cycle == before
-
-    def generate(
-        self,
-        tokens: Sequence[int],
-        *,
-        num_draft_tokens: int,
-        max_tokens: int,
-        eos_token_ids: Sequence[int] = (),
-        stop_sequences: Sequence[Sequence[int]] = (),
-        guess: Sequence[int] | None = None,
-    ) -> Generated:
-        """End-of-text ids are the generator's own matter; it knows no stop sequences."""
-        self._stop_ids = list(eos_token_ids)
-        return super().generate(
-            tokens,
-            num_draft_tokens=num_draft_tokens,
-            max_tokens=max_tokens,
-            stop_sequences=stop_sequences,
-            guess=guess,
-        )
 
     def _forward(self, tokens: Sequence[int], **kwargs: Any) -> mx.array:
         ids, captured = mx.array([list(tokens)], mx.uint32), {i + 1 for i in _TAP}

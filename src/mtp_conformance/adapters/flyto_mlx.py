@@ -53,6 +53,7 @@ class FlytoMlxRuntime:
             max_draft_tokens=_MAX_K,
             after_stop="block",
             notes={
+                "after stop": "not shown by this adapter: a sequence that ends leaves the batch",
                 "settings": "stamp_model_mtp_active turns MTP on for a model; its drafting has no "
                 "other condition than one sequence a batch",
                 "start": "with drafts its loop takes one plain step after the prompt",

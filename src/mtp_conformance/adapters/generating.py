@@ -11,6 +11,7 @@ Needs the standard library and mlx alone: it runs in the runtime's own environme
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from mtp_conformance.protocol import Generated, Outcome
@@ -18,11 +19,46 @@ from mtp_conformance.protocol import Generated, Outcome
 _ROUNDS_BUDGET = 4096
 """Tokens a generator driven round by round is allowed, more than any case asks for."""
 
+_SURPLUS = 64
+"""Tokens past its budget after which a generator is taken for one that does not end."""
+
 Emitted = tuple[int, bool]
 """A token and whether it was a draft that stands."""
 
-Start = Callable[[Sequence[int], int, int, "Injection"], Iterator[Emitted]]
-"""From (prompt, K, max_tokens, injection) to the runtime's tokens; with K=0 its plain decoding."""
+Start = Callable[[Sequence[int], int, int, "Injection", "Ends"], Iterator[Emitted]]
+"""From (prompt, K, max_tokens, injection, ends) to all the tokens that the runtime emits.
+
+The budget and the ends are handed to the runtime; whatever it emits is given out, past them too.
+With K=0 it is the runtime's plain decoding.
+"""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What ends a stream before its budget does.
+
+    Attributes:
+        eos_token_ids: end-of-text ids.
+        stop_sequences: of one token or more.
+    """
+
+    eos_token_ids: tuple[int, ...] = ()
+    stop_sequences: tuple[tuple[int, ...], ...] = ()
+
+    def refuse(self, *, eos: bool = True, stops: bool = True) -> None:
+        """Refuse what a runtime's generator does not take.
+
+        Args:
+            eos: it takes no end-of-text ids.
+            stops: it takes no stop sequences.
+
+        Raises:
+            ValueError: `unsupported:` if there is one of them.
+        """
+        if eos and self.eos_token_ids:
+            raise ValueError("unsupported: its generator takes no end-of-text ids")
+        if stops and self.stop_sequences:
+            raise ValueError("unsupported: its generator takes no stop sequences")
 
 
 class Injection:
@@ -72,10 +108,13 @@ class GeneratorSession:
     Args:
         start: starts the runtime's generator. An adapter whose runtime shows its caches
             subclasses and adds `state`.
+        takes_eos: the generator takes end-of-text ids; without, they are refused.
+        takes_stops: the generator takes stop sequences; without, they are refused.
     """
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, *, takes_eos: bool = False, takes_stops: bool = False) -> None:
         self._start = start
+        self._refused = {"eos": not takes_eos, "stops": not takes_stops}
         self._prompt: list[int] = []
         self._running: Iterator[Emitted] | None = None
         self._injection = Injection()
@@ -90,7 +129,7 @@ class GeneratorSession:
     def _run(self, k: int) -> None:
         self.close()
         self._injection, self._k = Injection(), k
-        self._running = self._start(self._prompt, k, _ROUNDS_BUDGET, self._injection)
+        self._running = self._start(self._prompt, k, _ROUNDS_BUDGET, self._injection, Ends())
         self._first, _ = next(self._running)
         self._rounds = 0
 
@@ -133,17 +172,24 @@ class GeneratorSession:
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
     ) -> Generated:
-        """Decode to an end; stops end the generator from outside, as a server would."""
-        stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
+        """Decode until the runtime itself ends; nothing it emits is cut off.
+
+        Raises:
+            ValueError: `unsupported:` for ends that the generator does not take.
+        """
+        ends = Ends(tuple(eos_token_ids), tuple(tuple(stop) for stop in stop_sequences))
+        ends.refuse(**self._refused)
         self.close()
         self._injection = Injection(guess)
-        self._running = self._start(list(tokens), num_draft_tokens, max_tokens, self._injection)
+        self._running = self._start(
+            list(tokens), num_draft_tokens, max_tokens, self._injection, ends
+        )
         emitted: list[int] = []
         accepted = 0
         for token, stands in self._running:
             emitted.append(token)
             accepted += stands
-            if len(emitted) >= max_tokens or _stopped(emitted, stops):
+            if len(emitted) >= max_tokens + _SURPLUS:
                 break
         return Generated(tuple(emitted), max(self._injection.drafted, accepted), accepted)
 
@@ -164,7 +210,3 @@ def versions_of(*packages: str) -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "not installed"
     return found
-
-
-def _stopped(emitted: list[int], stops: Sequence[tuple[int, ...]]) -> bool:
-    return any(tuple(emitted[-len(stop) :]) == stop for stop in stops)

@@ -57,13 +57,13 @@ class MlxBeamRuntime:
             strategies=("block", "kernels", "positions"),
             head_rows=("target",),
             max_draft_tokens=_MAX_DRAFT_TOKENS,
-            after_stop="block",
+            after_stop="emitted",
             notes={
                 "loading": "The target is loaded from the folder as it is. load_bundled_head gets "
                 "a package written from it, the head's tensors in a part of its own with "
                 "experts stacked; it quantizes the head to 4 bits.",
                 "drafting": "Regulator.fixed is K: the regulator parks after losing cycles else.",
-                "after-stop": "A row that ends holds every emitted token, the last one included.",
+                "after stop": "The caches are those in the last response, without the head's.",
                 "mtp2": "Not listed: the head takes one layer.",
             },
         )
@@ -126,6 +126,7 @@ class MlxBeamSession:
         self._proposer.propose = self._propose
         self._injection, self._emitted = Injection(), 0
         self._rows: list[mx.array] = []
+        self._ended: Any = None
 
     def _propose(
         self, uid: int, hidden: Any, token: Any, choose: Any = None, depth: int | None = None
@@ -144,7 +145,7 @@ class MlxBeamSession:
         """Prefill; without K, the batch has no speculator."""
         speculator = Speculator(self._proposer, _MAX_DRAFT_TOKENS, lambda _uid, _tokens: True)
         speculator.mode = self._options.strategy or "block"
-        self._speculator = speculator
+        self._speculator, self._ended = speculator, None
         self._proposer.begin(_ROW, len(tokens), None)
         prompt = PrimingPromptBatch(
             self._model,
@@ -208,6 +209,7 @@ class MlxBeamSession:
         stops = [[token] for token in eos_token_ids] + [list(stop) for stop in stop_sequences]
         self._begin(tokens, num_draft_tokens or None, max_tokens, stops, see=False)
         emitted: list[int] = []
+        responses: Any = []
         accepted, finish = 0, None
         while finish is None:
             self._emitted = len(emitted) + 1  # the first draft comes after the anchor
@@ -215,10 +217,13 @@ class MlxBeamSession:
             emitted += [response.token for response in responses]
             accepted += len(responses) - 1
             finish = responses[-1].finish_reason
+        self._ended = responses[-1].prompt_cache
         return Generated(tuple(emitted), injection.drafted, accepted)
 
     def state(self) -> dict[str, mx.array]:
         """The row's caches, and the head's history with pairs that wait fed in."""
+        if self._ended is not None:
+            return state_of(self._ended)
         found = state_of(self._batch.extract_cache(0))
         history = self._proposer.snapshot(_ROW)
         if history is None:

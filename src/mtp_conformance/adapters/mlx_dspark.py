@@ -53,10 +53,9 @@ class MlxDsparkRuntime:
             notes={
                 "head": "it drives no MTP head; the checkpoint's is not read",
                 "lookup": "drafts from n-grams of one token on (ngram_min=1), at most K long",
-                "dspark": "a drafter of random weights whose Markov head is the target's own "
-                "embedding and output head, with lookup_drafts=False",
-                "stops": "end-of-text ids are its own; it looks for stop sequences in text, so "
-                "they are cut from outside",
+                "dspark": "a drafter of random weights (one seed) whose Markov head is made of "
+                "the target's embedding and output head, with lookup_drafts=False",
+                "stops": "its loops take end-of-text ids; stop sequences they look for in text",
                 "plain": "K=0 asks for logprobs, which decodes step by step, not pipelined",
                 "budget": "its loops emit up to K tokens past max_new_tokens; they are shown",
                 "attn": "mlx-lm's qwen3_5 cannot run without a linear-attention layer",
@@ -137,6 +136,7 @@ def _load(checkpoint: Path) -> tuple[Any, Any]:
         target_layer_ids=list(_TAP),
         markov_rank=width,
     )
+    mx.random.seed(0)
     drafter = _DSpark(config)
     drafter.markov_head.markov_w1.weight = 64 * inner.model.norm(embedding)
     drafter.markov_head.markov_w2.weight = head
@@ -190,7 +190,13 @@ class MlxDsparkSession:
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
     ) -> Generated:
-        """One call of a loop."""
+        """One call of a loop, everything it emits.
+
+        Raises:
+            ValueError: `unsupported:` for stop sequences.
+        """
+        if stop_sequences:
+            raise ValueError("unsupported: its loops look for stop sequences in text alone")
         given: dict[str, Any] = {
             "prompt_ids": list(tokens),
             "cache": self._caches,
@@ -213,7 +219,7 @@ class MlxDsparkSession:
             made = speculative_generate(*start, drafter, **given)
         if voice.drafted and not voice.asked:
             raise RuntimeError("the loop drafted without its drafter")
-        return Generated(_cut(made.token_ids, stop_sequences), voice.drafted, voice.accepted)
+        return Generated(tuple(made.token_ids), voice.drafted, voice.accepted)
 
     def state(self) -> dict[str, mx.array]:
         """The target's caches."""
@@ -239,14 +245,6 @@ class _Tokenizer:
         """No text is looked at."""
         del tokens
         return ""
-
-
-def _cut(tokens: Sequence[int], stops: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The tokens up to the end of the first stop sequence."""
-    for end in range(1, len(tokens) + 1):
-        if any(tuple(tokens[:end][-len(stop) :]) == tuple(stop) for stop in stops):
-            return tuple(tokens[:end])
-    return tuple(tokens)
 
 
 def make_runtime() -> MlxDsparkRuntime:

@@ -32,6 +32,7 @@ from mlx_lm.utils import load_model
 from mtp_conformance.adapters.caches import state_of
 from mtp_conformance.adapters.generating import (
     Emitted,
+    Ends,
     GeneratorSession,
     Injection,
     versions_of,
@@ -144,7 +145,7 @@ class MlxLmSession(GeneratorSession):
         self._drafts_cache: list[Any] = []
 
     def _begin(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, _: Ends
     ) -> Generator[Emitted, None, None]:
         """The stream of `generate`, and of a round from the anchor on."""
         self._caches, self._drafts_cache = map(make_prompt_cache, self._models)

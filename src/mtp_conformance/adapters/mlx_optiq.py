@@ -26,6 +26,7 @@ from optiq.runtime.engine import GenStats, OptiqEngine
 from mtp_conformance.adapters.caches import state_of
 from mtp_conformance.adapters.generating import (
     Emitted,
+    Ends,
     GeneratorSession,
     Injection,
     versions_of,
@@ -74,9 +75,9 @@ class OptiqRuntime:
 
 
 class _Tokenizer:
-    """What the engine asks of a tokenizer; it never ends a stream, the adapter does."""
+    """What the engine asks of a tokenizer; its end-of-text ids are those of a call."""
 
-    eos_token_id = None
+    eos_token_id: tuple[int, ...] = ()
     eot_token_id = None
 
     def decode(self, ids: Sequence[int], **_: Any) -> str:
@@ -102,6 +103,7 @@ class _Engine(OptiqEngine):
 
     session: OptiqSession
     projection: _Projection
+    ends: _Tokenizer
 
     def _mtp_draft(self, hidden_last: Any, next_token_id: int, mtp_cache: list[Any]) -> Any:
         logits, hidden = super()._mtp_draft(hidden_last, next_token_id, mtp_cache)
@@ -116,10 +118,11 @@ def _load(checkpoint: Path) -> _Engine:
     model: Any = load_model(checkpoint)[0]
     projection = _Projection(model.language_model.lm_head)
     model.language_model.lm_head = projection
-    engine = _Engine.from_loaded(model, _Tokenizer(), str(checkpoint))
+    tokenizer = _Tokenizer()
+    engine = _Engine.from_loaded(model, tokenizer, str(checkpoint))
     if not engine.has_mtp:
         raise ValueError("unsupported: the engine finds no head in this checkpoint")
-    engine.projection = projection
+    engine.projection, engine.ends = projection, tokenizer
     return engine
 
 
@@ -127,7 +130,7 @@ class OptiqSession(GeneratorSession):
     """One sequence over an engine that sessions share, taking turns."""
 
     def __init__(self, engine: _Engine) -> None:
-        super().__init__(self._stream)
+        super().__init__(self._stream, takes_eos=True)
         self._engine = engine
         self._caches: list[Any] = []
         self._said = Injection()
@@ -146,9 +149,10 @@ class OptiqSession(GeneratorSession):
         return None if drafts is None else drafts.pop(0)
 
     def _stream(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, ends: Ends
     ) -> Iterator[Emitted]:
         self._begin(prompt, k, injection)
+        self._engine.ends.eos_token_id = ends.eos_token_ids  # read where the stream begins
         for event in self._engine.generate_stream(
             "", max_tokens=max_tokens, depth=k, prompt_ids=list(prompt), cache=self._caches
         ):

@@ -31,6 +31,7 @@ from mlx_vlm.utils import load_model
 from mtp_conformance.adapters.caches import components, index_arrays
 from mtp_conformance.adapters.generating import (
     Emitted,
+    Ends,
     GeneratorSession,
     Injection,
     versions_of,
@@ -94,7 +95,7 @@ class MlxVlmSession(GeneratorSession):
         self._plain_rounds: int | None = None
 
     def _begin(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, _: Ends
     ) -> Iterator[Emitted]:
         drafter, self._injected = self._drafter, injection
         self._cache: list[Any] = make_prompt_cache(self._language)

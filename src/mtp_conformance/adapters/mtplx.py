@@ -32,7 +32,13 @@ from typing import Any, cast
 import mlx.core as mx
 
 from mtp_conformance.adapters.caches import components, index_arrays
-from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection, versions_of
+from mtp_conformance.adapters.generating import (
+    Emitted,
+    Ends,
+    GeneratorSession,
+    Injection,
+    versions_of,
+)
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -166,16 +172,22 @@ def _components(cache: Any) -> dict[str, mx.array]:
 
 
 def _decode(
-    rt: Any, prompt: list[int], k: int, max_tokens: int, strategy: str, take: Any, switch: str = ""
-) -> None:
-    """One call of a loop of mtplx."""
+    rt: Any,
+    prompt: list[int],
+    k: int,
+    max_tokens: int,
+    strategy: str,
+    take: Any,
+    switch: str = "",
+    ends: Sequence[int] = (),
+) -> list[int]:
+    """One call of a loop of mtplx; its tokens, of which its callback leaves out the ends."""
     os.environ["MTPLX_FAMILY_CAPTURE_COMMIT"] = "1" if switch == "family" else "0"
     greedy = SamplerConfig(temperature=0.0)
-    common = {"max_tokens": max_tokens, "sampler": greedy, "stop_token_ids": set[int]()}
+    common = {"max_tokens": max_tokens, "sampler": greedy, "stop_token_ids": set(ends)}
     if k == 0:
-        generation.generate_ar(rt, prompt, token_callback=take, **common)
-        return
-    generation.generate_mtpk(
+        return generation.generate_ar(rt, prompt, token_callback=take, **common).tokens
+    made = generation.generate_mtpk(
         rt,
         prompt,
         token_callback=take,
@@ -184,6 +196,7 @@ def _decode(
         mtp_history_policy="committed",
         **common,
     )
+    return made.tokens
 
 
 def _shown(bank: Any) -> Any:
@@ -272,6 +285,10 @@ class _Watched:
             self.settle()
             self.stand.wait()
 
+    def close(self, tokens: Sequence[int]) -> None:
+        """Take what the callback was not given of the tokens that the loop returned."""
+        self.emitted.extend(tokens[self._count :])
+
     def draft_mtp(self, hidden: Any, tokens: Any, **options: Any) -> Any:
         """A pass of the head; the first one of a round waits for that round's drafts."""
         depth = options["mtp_depth"]
@@ -313,19 +330,20 @@ class MtplxSession(GeneratorSession):
     """A session over mtplx's loops."""
 
     def __init__(self, loaded: Any, strategy: str) -> None:
-        super().__init__(self._tokens)
+        super().__init__(self._tokens, takes_eos=True)
         self._loaded = loaded
         self._strategy, _, self._switch = strategy.partition("+")
         self._watched: Any = None
 
     def _tokens(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, ends: Ends
     ) -> Iterator[Emitted]:
         self._watched = watched = _Watched(self._loaded, k, injection)
 
         def call() -> None:
-            how = self._strategy, watched.take, self._switch
-            _decode(watched.runtime, list(prompt), k, max_tokens, *how)
+            how = self._strategy, watched.take, self._switch, ends.eos_token_ids
+            made = _decode(watched.runtime, list(prompt), k, max_tokens, *how)
+            watched.close(made)
             watched.settle()
 
         stand = watched.stand = _Stand(call)

@@ -25,7 +25,13 @@ from rapid_mlx.spec_decode.mtp.dispatch import dispatch_mtp_inject
 from rapid_mlx.spec_decode.mtp.generator import mtp_generate_step
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection, versions_of
+from mtp_conformance.adapters.generating import (
+    Emitted,
+    Ends,
+    GeneratorSession,
+    Injection,
+    versions_of,
+)
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -41,6 +47,7 @@ _NOTES = {
     "drafting": "disable_auto_k=True, prompt_lookup_enabled=False",
     "plain": "max_k=0 with may_run_ahead saying no, so that its caches do not run ahead",
     "rounds": "played from the prompt again, since it drafts before it hands out tokens; K stays",
+    "stops": "not taken: its stop_tokens end it at a draft alone, the rest is left to its caller",
     "head-state": "not offered: the head has drafted for the next round by then",
     "strategies": "it has one; its continuous-batching engine is another decoder, not driven here",
 }
@@ -169,7 +176,7 @@ class RapidMlxSession(GeneratorSession):
         self._count = 1
 
     def _tokens(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, _: Ends
     ) -> Iterator[Emitted]:
         self._watched = watched = _Watched(self._model, k, injection, len(prompt))
         tokens = mtp_generate_step(
@@ -201,7 +208,7 @@ class RapidMlxSession(GeneratorSession):
         self._blocks[self._count] = list(drafts)
         injection = _Scripted(self._blocks)
         self.close()
-        self._running = self._start(self._prompt, len(drafts), _ROUNDS_BUDGET, injection)
+        self._running = self._start(self._prompt, len(drafts), _ROUNDS_BUDGET, injection, Ends())
         next(self._running)
         emitted: list[int] = []
         for _ in self._blocks:

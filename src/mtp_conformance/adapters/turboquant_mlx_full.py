@@ -26,6 +26,7 @@ from turboquant_mlx.compat import get_model_classes
 from mtp_conformance.adapters.caches import index_arrays, state_of
 from mtp_conformance.adapters.generating import (
     Emitted,
+    Ends,
     GeneratorSession,
     Injection,
     versions_of,
@@ -160,7 +161,7 @@ class TurboquantSession(GeneratorSession):
     """One sequence over `speculative_generate`, its caches and logits in view."""
 
     def __init__(self, parts: _Parts, strategy: str) -> None:
-        super().__init__(self._tokens)
+        super().__init__(self._tokens, takes_eos=True)
         self._parts = parts
         self._strategy = strategy
         self._caches: list[Any] = []
@@ -186,20 +187,32 @@ class TurboquantSession(GeneratorSession):
         return self._caches
 
     def _tokens(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, ends: Ends
     ) -> Iterator[Emitted]:
         if k:
-            yield from self._loop(prompt, max_tokens, injection)
+            yield from self._loop(prompt, max_tokens, injection, eos=ends.eos_token_ids)
             return
         text, embed = self._parts.text, self._parts.embed
-        ids, make = mx.array([list(prompt)]), self._make_cache
+        ids = mx.array([list(prompt)])
         for token in turboquant.greedy_generate(
-            ids, text, embed, self._project, max_tokens=max_tokens, make_cache=make
+            ids,
+            text,
+            embed,
+            self._project,
+            max_tokens=max_tokens,
+            eos_ids=ends.eos_token_ids,
+            make_cache=self._make_cache,
         ):
             yield token, False
 
     def _loop(
-        self, tokens: Sequence[int], max_tokens: int, injection: Injection, keep: bool = False
+        self,
+        tokens: Sequence[int],
+        max_tokens: int,
+        injection: Injection,
+        *,
+        keep: bool = False,
+        eos: Sequence[int] = (),
     ) -> Iterator[Emitted]:
         """The loop from these tokens on, on new caches or on those at hand."""
         self.injection, self.emitted = injection, 0
@@ -211,6 +224,7 @@ class TurboquantSession(GeneratorSession):
             self._parts.embed,
             self._project,
             max_tokens=max_tokens,
+            eos_ids=eos,
             make_cache=(lambda: caches) if keep else self._make_cache,
             rollback_mode=self._strategy,
         )

@@ -25,12 +25,19 @@ from vllm_mlx.mllm_batch_generator import MLLMBatchGenerator, MLLMBatchRequest, 
 from vllm_mlx.patches.qwen3_5_mtp import inject_mtp_support
 
 from mtp_conformance.adapters.caches import components
-from mtp_conformance.adapters.generating import Emitted, GeneratorSession, Injection, versions_of
+from mtp_conformance.adapters.generating import (
+    Emitted,
+    Ends,
+    GeneratorSession,
+    Injection,
+    versions_of,
+)
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
 from mtp_conformance.stdio import serve
 
 _ROUNDS_BUDGET = 4096
 _NOTES = {
+    "after stop": "not shown: caches are copied where the head is asked, and none is at an end",
     "loading": "mlx-lm's loader for the target; the head with its inject_mtp_support, from a "
     "derived folder that has mtp/weights.safetensors",
     "drafting": "install_mtp_mllm; one draft a round is all it has",
@@ -169,14 +176,14 @@ class VllmMlxSession(GeneratorSession):
     """A session over vllm-mlx's batch generator."""
 
     def __init__(self, model: Any) -> None:
-        super().__init__(self._tokens)
+        super().__init__(self._tokens, takes_eos=True)
         self._model = model
         self._watched: Any = None
         self._blocks: dict[int, list[int]] = {}
         self._count = 1
 
     def _tokens(
-        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection
+        self, prompt: Sequence[int], k: int, max_tokens: int, injection: Injection, ends: Ends
     ) -> Iterator[Emitted]:
         if len(prompt) < 2:
             raise ValueError("unsupported: a prompt of one token has none before the first step")
@@ -202,6 +209,7 @@ class VllmMlxSession(GeneratorSession):
                 if not first:
                     yield int(response.token), response.from_draft
                 first = False
+            generator.stop_tokens = set(ends.eos_token_ids)  # not for the prompt's last token
             if not responses or responses[-1].finish_reason:
                 return
 
@@ -221,7 +229,7 @@ class VllmMlxSession(GeneratorSession):
         self._blocks[start] = list(drafts)
         self.close()
         script = _Scripted(self._blocks)
-        self._running = self._start(self._prompt, len(drafts), _ROUNDS_BUDGET, script)
+        self._running = self._start(self._prompt, len(drafts), _ROUNDS_BUDGET, script, Ends())
         next(self._running)
         emitted: list[int] = []
         for _ in self._blocks:

@@ -49,6 +49,7 @@ class VmlxRuntime:
             max_draft_tokens=_MAX_K,
             after_stop="block",
             notes={
+                "after stop": "not shown by this adapter: a sequence that ends leaves the batch",
                 "settings": "VMLX_NATIVE_MTP_DEPTH is K, VMLX_NATIVE_MTP_ADAPTIVE_DEPTH and "
                 "VMLX_NATIVE_MTP_AR_SAFETY are 0, so that nothing decides not to draft; K=0 is "
                 "its default, adaptive and without evidence, which stays autoregressive",

@@ -1,6 +1,9 @@
 """yunshu behind the protocol, over `yunshu_engine.mtp_decoder.MTPDecoder`.
 
-Drives `MTPDecoder.generate` (K=1) with both values of its `use_n_confirmed`. That is one call
+Drives `MTPDecoder.generate` (K=1) in three ways: `documented`, as its docstring has it; `refeed`,
+which is that with `use_n_confirmed=False`; `n_confirmed`, which is `documented` after
+`apply_n_confirmed_patch`. The patch changes mlx-lm's classes for the process, so what it changed
+is put back, by reference, for sessions of the other two. `generate` is one call
 for a whole stream, so a session's rounds are a call that replays them and is cancelled, through
 its `cancel_event`, before the next one; K=0 is the same call asked for a single token on kept
 caches. The decoder is its own subclass whose `_mtp_draft` says an injected draft where one is
@@ -20,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm.models import qwen3_5
+from mlx_lm.models.cache import ArraysCache
 from yunshu_engine.mtp_decoder import MTPConfig, MTPDecoder
 from yunshu_engine.mtp_patch import load_model_with_mtp
 from yunshu_engine.n_confirmed_patch import apply_n_confirmed_patch
@@ -30,6 +35,8 @@ from mtp_conformance.protocol import Capability, Description, Generated, Options
 from mtp_conformance.stdio import serve
 
 _ENDLESS = 4096
+_PATCHED = qwen3_5.GatedDeltaNet, qwen3_5.DecoderLayer, qwen3_5.Qwen3_5TextModel
+_STRATEGIES = ("n_confirmed", "refeed", "documented")
 
 
 class YunshuRuntime:
@@ -50,15 +57,18 @@ class YunshuRuntime:
                 }
             ),
             models=("gdn", "gdn-agree", "gdn-moe"),
-            strategies=("n_confirmed", "refeed"),
+            strategies=_STRATEGIES,
             max_draft_tokens=1,
             after_stop="block",
             notes={
                 "loading": "load_model_with_mtp on a derived folder whose mtp-weights.safetensors "
                 "has the head in mlx-lm's names and norm convention; unquantised",
-                "n_confirmed": "apply_n_confirmed_patch is called by the adapter: nothing in the "
-                "package calls it, and without it no reject is rewound",
-                "refeed": "use_n_confirmed=False",
+                "documented": "the decoder as its docstring has it, without a patch",
+                "n_confirmed": "documented after apply_n_confirmed_patch, which nothing in the "
+                "package calls",
+                "refeed": "use_n_confirmed=False, without a patch",
+                "stops": "its decoder takes end-of-text ids, no stop sequences; K=0 with them is "
+                "not run, as it is one call a token",
                 "cooldown_on_reject": "off: it makes some rounds without a draft",
                 "head": "it drafts without a cache",
             },
@@ -68,8 +78,28 @@ class YunshuRuntime:
         """A new session; models are loaded once a process."""
         if checkpoint.name.endswith("bfloat16") and model == "gdn-moe":
             raise ValueError("unsupported: mlx's CPU backend has gather_mm for float32 only")
-        apply_n_confirmed_patch()
-        return YunshuSession(_load(checkpoint), (options.strategy or "n_confirmed") != "refeed")
+        return YunshuSession(_load(checkpoint), options.strategy or _STRATEGIES[0])
+
+
+@cache
+def _calls() -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the patched classes do when called: before and after the patch."""
+    assert not hasattr(ArraysCache, "rollback_state")
+    before = tuple(owner.__call__ for owner in _PATCHED)
+    if not apply_n_confirmed_patch():
+        raise RuntimeError("yunshu did not apply its patch")
+    return before, tuple(owner.__call__ for owner in _PATCHED)
+
+
+def _patch(wanted: bool) -> None:
+    """Have the classes as after the patch, or as before it."""
+    for owner, call in zip(_PATCHED, _calls()[wanted], strict=True):
+        owner.__call__ = call
+    kept: Any = ArraysCache
+    if wanted:
+        kept.rollback_state = None
+    elif hasattr(kept, "rollback_state"):
+        del kept.rollback_state
 
 
 @cache
@@ -92,9 +122,9 @@ def _load(checkpoint: Path) -> Any:
 
 
 class _Tokenizer:
-    """What the decoder asks of a tokenizer; it never ends a stream, the adapter does."""
+    """What the decoder asks of a tokenizer."""
 
-    eos_token_id = None
+    eos_token_id: Sequence[int] = ()
 
 
 class _Model:
@@ -152,9 +182,11 @@ class _After:
 class YunshuSession:
     """One sequence: the prompt, the drafts of its rounds, and what they emitted."""
 
-    def __init__(self, model: Any, n_confirmed: bool) -> None:
-        self._model = _Model(model)
-        self._decoder = _Decoder(self._model, _Tokenizer(), MTPConfig(use_n_confirmed=n_confirmed))
+    def __init__(self, model: Any, strategy: str) -> None:
+        self._model, self._patched = _Model(model), strategy == "n_confirmed"
+        self._tokenizer = _Tokenizer()
+        config = MTPConfig(use_n_confirmed=strategy != "refeed")
+        self._decoder = _Decoder(self._model, self._tokenizer, config)
         self._start: tuple[list[Any] | None, list[int]] = (None, [])
         self._script: list[int] = []
         self._emitted: list[int] = []
@@ -162,7 +194,12 @@ class YunshuSession:
     def _one(self, tokens: Sequence[int], caches: list[Any] | None) -> int:
         """One token of the decoder's own, without a draft."""
         self._model.start, self._model.block = caches, None
-        return self._decoder.generate(list(tokens), max_tokens=1)[0]
+        return self._decode(tokens, max_tokens=1)[0]
+
+    def _decode(self, tokens: Sequence[int], **how: Any) -> list[int]:
+        """A call of the decoder."""
+        _patch(self._patched)
+        return self._decoder.generate(list(tokens), **how)
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """Run the prompt and emit the first token."""
@@ -188,11 +225,8 @@ class YunshuSession:
         self._decoder.say = lambda emitted: next(script)
         caches, tokens = self._start
         self._model.start, self._model.block = copy.deepcopy(caches), None
-        emitted = self._decoder.generate(
-            tokens,
-            max_tokens=_ENDLESS,
-            cancel_event=_After(len(self._script)),  # type: ignore[arg-type] -- is_set is all
-        )
+        rounds = _After(len(self._script))
+        emitted = self._decode(tokens, max_tokens=_ENDLESS, cancel_event=rounds)
         if self._decoder.stats.total_cycles != len(self._script):
             raise RuntimeError("the decoder did not verify the drafts it was given")
         new = tuple(emitted[len(self._emitted) :])
@@ -209,20 +243,27 @@ class YunshuSession:
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
     ) -> Generated:
-        """One call of the decoder, cut at the first stop."""
-        stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
+        """One call of the decoder, everything it emits.
+
+        Raises:
+            ValueError: `unsupported:` for stop sequences, and for an end of text with K=0.
+        """
+        if stop_sequences:
+            raise ValueError("unsupported: its generator takes no stop sequences")
         if num_draft_tokens == 0:
+            if eos_token_ids:
+                raise ValueError("unsupported: K=0 is one call a token")
             emitted = [self._one(tokens, None)]
-            while len(emitted) < max_tokens and not _ends(emitted, stops):
+            while len(emitted) < max_tokens:
                 emitted.append(self._one(emitted[-1:], self._model.caches))
             return Generated(tuple(emitted), 0, 0)
         self._model.start = None
         self._decoder.say = lambda emitted: (
             None if guess is None else ([*guess[len(emitted) :], 0][0])
         )
-        emitted = self._decoder.generate(list(tokens), max_tokens=max_tokens)
-        ends = (n for n in range(1, len(emitted)) if _ends(emitted[:n], stops))
-        emitted = emitted[: next(ends, len(emitted))]
+        self._tokenizer.eos_token_id = list(eos_token_ids)
+        emitted = self._decode(tokens, max_tokens=max_tokens)
+        self._tokenizer.eos_token_id = ()
         stats = self._decoder.stats
         return Generated(tuple(emitted), stats.total_cycles, stats.accepts)
 
@@ -232,10 +273,6 @@ class YunshuSession:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _ends(emitted: list[int], stops: Sequence[tuple[int, ...]]) -> bool:
-    return any(tuple(emitted[-len(stop) :]) == stop for stop in stops)
 
 
 def make_runtime() -> YunshuRuntime:
