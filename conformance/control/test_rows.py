@@ -17,7 +17,7 @@ from mtp_conformance import (
     require_equal,
     target_arrays,
 )
-from mtp_conformance.grid import DEPTHS, spread
+from mtp_conformance.grid import spread
 
 
 @case(
@@ -28,7 +28,7 @@ from mtp_conformance.grid import DEPTHS, spread
     oracle="K=0 of the same runtime",
     witness="logits rows compared",
     since="0.1.0",
-    cells=spread(strategies=("tape",), depths=DEPTHS),
+    cells=spread(strategies=("tape",), depths=(1, 2, 3, 5, 8)),
 )
 def test_block_equals_steps(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A verify pass gives every row the logits a one-token step gives it."""

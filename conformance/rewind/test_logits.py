@@ -1,7 +1,7 @@
 """One round, every depth and accept count: what the model says next."""
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, logits_of, require_equal
-from mtp_conformance.grid import one_round
+from mtp_conformance.grid import one_round_in_turn
 
 
 @case(
@@ -12,7 +12,7 @@ from mtp_conformance.grid import one_round
     witness="logits compared, and a reject unless all drafts are right",
     faults=("R1", "R13", "R14"),
     since="0.1.0",
-    cells=one_round,
+    cells=one_round_in_turn,
 )
 def test_next_logits(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After a rewind the next token's logits are those of a run that never advanced further."""

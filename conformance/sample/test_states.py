@@ -44,7 +44,7 @@ def _partly_right(stream: Sequence[int]) -> list[int]:
     witness="accepts and rejects, and a penalty that changes the tokens",
     faults=("S8", "S10"),
     since="0.1.0",
-    cells=spread(models=FEW, depths=(1, 4)),
+    cells=spread(models=FEW, depths=(4,)),
 )
 def test_penalty(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A repetition penalty acts on every emitted token as without drafts, and on no wrong draft."""
@@ -67,7 +67,7 @@ def test_penalty(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     witness="accepts and rejects",
     faults=("S11", "S13"),
     since="0.1.0",
-    cells=spread(models=FEW, depths=(1, 4)),
+    cells=spread(models=FEW, depths=(4,)),
 )
 def test_mask(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Under a token mask, one that forces tokens included, the tokens are those of K=0."""

@@ -35,7 +35,7 @@ def _plain(group: Group, options: Options, length: int = LENGTH) -> Sequence[int
     oracle="K=0 of the same runtime with the same seed",
     witness="accepts and rejects",
     since="0.1.0",
-    cells=spread(models=FEW, depths=(1, 4)),
+    cells=spread(models=FEW, depths=(4,)),
 )
 def test_guessed_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A seed gives the tokens of K=0, whatever K is and whichever drafts are wrong."""

@@ -125,6 +125,24 @@ def one_round(profile: str) -> Sequence[Cell]:
     return cells
 
 
+def one_round_in_turn(profile: str) -> Sequence[Cell]:
+    """The cells of `one_round`, but for each model, K and accept count one strategy by default.
+
+    For what follows from the state that the other cells of the round are held to.
+    """
+    cells = one_round(profile)
+    if profile in ("full", "smoke", "peers"):
+        return cells
+    return [cell for cell in cells if _is_its_turn(cell)]
+
+
+def _is_its_turn(cell: Cell) -> bool:
+    if cell.model not in MODELS or cell.strategy is None:
+        return True  # classes have one strategy a round already
+    turn = MODELS.index(cell.model) + (cell.k or 0) + (cell.accepted or 0)
+    return STRATEGIES.index(cell.strategy) == turn % len(STRATEGIES)
+
+
 def _round_cell(model: str, i: int, strategy: str, j: int, k: int, accepted: int) -> Cell:
     # Two lengths an accept count and model, so that their expected values are shared by all K.
     prompt_length = PROMPT_LENGTHS[(accepted + i + 6 * (j % 2)) % len(PROMPT_LENGTHS)]
