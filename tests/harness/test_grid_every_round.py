@@ -15,7 +15,7 @@ def test_every_round_once() -> None:
 
 
 def test_in_turn_every_model_has_every_round_and_every_strategy() -> None:
-    """One strategy a round by default, and all of them over the rounds; elsewhere nothing is left."""
+    """One strategy a round by default, and all of them over the rounds; else all."""
     cells = [cell for cell in one_round_in_turn("default") if cell.model in MODELS]
     rounds = [(k, accepted) for k in range(1, 9) for accepted in range(k + 1)]
     found = [(cell.model, cell.k, cell.accepted) for cell in cells]
