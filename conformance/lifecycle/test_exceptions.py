@@ -50,7 +50,7 @@ def test_in_a_round(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         if done is None:
             try:
                 left = session.state()
-                done = session.round(drafts)  # noqa: PLW2901
+                done = session.round(drafts)  # noqa: PLW2901  (what is compared)
             except RuntimeFailure:
                 fresh = group.prefilled(options).round(drafts)
                 what = f"a round in which nothing failed, after evaluation {failed} did elsewhere"
@@ -88,7 +88,7 @@ def test_in_a_prompt(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     ):
         if done is None:
             try:
-                done = session.prefill(group.prompt)  # noqa: PLW2901
+                done = session.prefill(group.prompt)  # noqa: PLW2901  (what is compared)
             except RuntimeFailure:
                 fresh = group.open(options).prefill(group.prompt)
                 what = f"a prefill in which nothing failed, after evaluation {failed} did elsewhere"

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN201
 """dflash-mlx 0.1.8 with mlx-lm 0.32: logits of one token by verify_block and by the model itself.
 
 pip install --no-deps -r conformance/peers/dflash-mlx.txt   # mlx-lm 0.31.3

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN003, ANN201
 """dflash-mlx 0.1.8: tokens emitted after a stop token.
 
 The draft backend (a public protocol) drafts the greedy stream, as a good drafter would for a while.

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN202
 """dflash-mlx 0.1.8: the recurrent state after a round, where Metal is not available.
 
 Prefill, arm, verify [anchor, *drafts] of which `a` are right, restore; then the recurrent states

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """dflash-mlx 0.1.8: data types after a tree verify of a bfloat16 model, without Metal.
 
 A chain of two drafts is verified as a tree, nothing is accepted, the caches are restored. For each

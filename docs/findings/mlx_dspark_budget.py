@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN003, ANN201
 """mlx-dspark 0.20.3: more tokens than max_new_tokens.
 
 The drafter drafts the greedy stream, as a good drafter would for a while. lookup_generate is its

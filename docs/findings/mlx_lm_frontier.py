@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001
 """mlx-lm 0.32.2: where speculative_generate_step leaves the prompt caches.
 
 A random tiny qwen3, greedy; the draft model is the target, so that every draft stands. Counted are

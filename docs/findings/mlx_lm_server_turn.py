@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201, ANN204
 """mlx-lm 0.32.2: two turns as mlx_lm.server with --draft-model does them.
 
 `request` is what server.py does with a request: its LRUPromptCache and stream_generate, the cache

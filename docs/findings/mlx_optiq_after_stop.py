@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """mlx-optiq 0.7.7: what the caller's cache holds once generate_stream has ended.
 
 generate_stream(prompt_ids=, cache=) is what `optiq serve --mtp` calls on mlx-lm's prompt cache;

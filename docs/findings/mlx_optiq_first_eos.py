@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """mlx-optiq 0.7.7: an end of text that is the first token.
 
 pip install --no-deps -r conformance/peers/mlx-optiq.txt

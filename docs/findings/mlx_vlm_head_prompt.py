@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201
 """mlx-vlm 0.7.10: how much of the prompt the MTP head is shown.
 
 pip install --no-deps -r conformance/peers/mlx-vlm.txt

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN204
 """mlx-vlm 0.7.10: two turns on one PromptCacheState with an MTP drafter in the first.
 
 Turn 2 (prompt, turn 1's tokens, a question) is decoded without a drafter, from the state that

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """mlx-vlm 0.7.10: rows of its verify pass, and of a prefill, against the model's own steps.
 
 pip install --no-deps -r conformance/peers/mlx-vlm.txt

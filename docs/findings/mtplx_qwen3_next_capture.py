@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN202
 """mtplx 2.12.2: verify_strategy="capture_commit", its server's default, on qwen3_next.
 
 pip install --no-deps -r conformance/peers/mtplx.txt

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN204
 """rapid-mlx 0.16.10: rows in the head's cache against rows in the target's.
 
 They are as many after the prefill, and should stay so. (1) as installed: with an lm_head that is

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """turboquant-mlx-full 0.30.0: rollback_mode "auto", which is "states", on its own qwen4_exp port.
 
 The drafter always says 7, so that every draft is rejected. After one round the recurrent layers'

@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN204
 """vllm-mlx 0.6.0: the cache that its head is given, and the layers of it that run.
 
 pip install --no-deps -r conformance/peers/vllm-mlx.txt

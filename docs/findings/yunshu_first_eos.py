@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN201
 """yunshu 0.1.5: an end of text that is the first token.
 
 pip install --no-deps -r conformance/peers/yunshu.txt

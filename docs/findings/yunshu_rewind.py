@@ -1,7 +1,6 @@
 # pyright: basic
 # pyright: reportMissingImports=false
 # The runtime's types are not at hand in this project:
-# ruff: noqa: ANN001, ANN201
 """yunshu 0.1.5: MTPDecoder's greedy tokens against greedy decoding of the same model.
 
 pip install --no-deps -r conformance/peers/yunshu.txt

@@ -78,10 +78,11 @@ def within_depth(cells: Sequence[Cell], most: int) -> list[Cell]:
             shallowest[cell.model] = min(cell.k, shallowest.get(cell.model, cell.k))
     found: dict[str, Cell] = {}
     for cell in cells:
+        lowered = cell
         if cell.k is not None and shallowest[cell.model] > most:
             accepted = cell.accepted if cell.accepted is None else min(cell.accepted, most)
-            cell = replace(cell, k=most, accepted=accepted)  # noqa: PLW2901
-        found.setdefault(cell.id, cell)
+            lowered = replace(cell, k=most, accepted=accepted)
+        found.setdefault(lowered.id, lowered)
     return list(found.values())
 
 
