@@ -1,6 +1,7 @@
 """Rejection sampling: the exact law of what a session emits, by enumeration of its numbers.
 
-Sampled laws are multiples of a half, so two cells a number give the law exactly.
+Sampled laws are multiples of a half, so that two cells a number give the law exactly; or of a
+third, so that six do.
 """
 
 import math
@@ -30,14 +31,21 @@ from tests.decoder.chain_model import (
 
 P = table(["1/2 1/2 0", "0 1/2 1/2", "1 0 0"])
 Q = table(["1/2 0 1/2", "1/2 1/2 0", "0 1 0"])
+UNEVEN_P = table(["1/3 1/3 1/3", "1/3 2/3 0", "0 1/3 2/3"])
+UNEVEN_Q = table(["1 0 0", "2/3 0 1/3", "1/3 2/3 0"])
 Make = Callable[[], Session]
 
 
 def _law(
-    patch: pytest.MonkeyPatch, make: Make, k: int, count: int, source: DraftSource | None = None
+    patch: pytest.MonkeyPatch,
+    make: Make,
+    k: int,
+    count: int,
+    source: DraftSource | None = None,
+    cells: int = 2,
 ) -> Outcomes:
     def run(choose: Uniforms) -> tuple[int, ...]:
-        scripted_uniforms(patch, choose, lambda _: 2)
+        scripted_uniforms(patch, choose, lambda _: cells)
         emitted = emit(make(), [0], num_draft_tokens=k, draft_source=source)
         return tuple(token for token, *_ in islice(emitted, count))
 
@@ -54,11 +62,18 @@ def _sessions(p: mx.array, q: mx.array, **sampling: Any) -> Make:
 
 
 @pytest.mark.parametrize("k", [0, 1, 2, 3])
+def test_three_tokens(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
+    """Three tokens have the target's law, however many of them are drafted."""
+    make = _sessions(logits_of(P), logits_of(Q), temp=1.0)
+    assert _law(monkeypatch, make, k, 3) == exact_law(P, 0, 3)
+
+
+@pytest.mark.parametrize("k", [0, 1])
 @pytest.mark.parametrize("temp", [0.3, 1.0, 2.0])
 def test_temperatures(monkeypatch: pytest.MonkeyPatch, temp: float, k: int) -> None:
-    """At every temperature three tokens have the target's law."""
-    make = _sessions(logits_of(P, temp), logits_of(Q, temp), temp=temp)
-    assert _law(monkeypatch, make, k, 3) == exact_law(P, 0, 3)
+    """At every temperature two tokens have the target's law, which no other temperature has."""
+    make = _sessions(logits_of(UNEVEN_P, temp), logits_of(UNEVEN_Q, temp), temp=temp)
+    assert _law(monkeypatch, make, k, 2, cells=6) == exact_law(UNEVEN_P, 0, 2)
 
 
 def _with_a_rest(laws: Table, temp: float) -> mx.array:
