@@ -2,7 +2,7 @@
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_equal
 from mtp_conformance.grid import LIFECYCLE_MODELS, spread
-from mtp_conformance.stories import alone, play, require_story
+from mtp_conformance.recording import alone, play, require_recorded
 
 BEFORE = ((2, 1),)
 AFTER = ((3, 1), (0, 0))
@@ -27,16 +27,16 @@ def test_leaves_nothing(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """
     oracles.need(Capability.CANCEL, Capability.STATE, Capability.DRAFTS)
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
-    story = alone(group, options, (*BEFORE, *AFTER))
+    rounds = alone(group, options, (*BEFORE, *AFTER))
     session = group.open(options)
     session.prefill(group.prompt)
-    play(session, story[:1])
-    emitted, frontier = 1 + len(story[0].outcome.tokens), story[0].state
+    play(session, rounds[:1])
+    emitted, frontier = 1 + len(rounds[0].outcome.tokens), rounds[0].state
     for drafts in ([], *(group.drafts(emitted, k, accepted) for accepted in range(k + 1))):
         session.cancel(drafts)
         what = f"the state before a round with drafts {drafts} was cancelled"
         compared = require_equal(session.state(), frontier, what=what, round=1)
         witness.add(compared=compared, cancelled=int(bool(drafts)))
     what = "a session in which nothing was cancelled"
-    require_story(session, story[1:], witness, what=what, first=2)
+    require_recorded(session, rounds[1:], witness, what=what, first=2)
     witness.require(cancelled=k + 1, rejected=1)

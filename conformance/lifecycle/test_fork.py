@@ -2,7 +2,7 @@
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_equal
 from mtp_conformance.grid import LIFECYCLE_MODELS, spread
-from mtp_conformance.stories import alone, play, require_story
+from mtp_conformance.recording import alone, play, require_recorded
 
 BEFORE = ((3, 1), (2, 2))
 STAYING = ((2, 1), (0, 0), (3, 0))
@@ -41,6 +41,6 @@ def test_as_if_alone(oracles: Oracles, cell: Cell, witness: Witness) -> None:
             (fork, leaving, "the fork's rounds in a session never forked"),
             (original, staying[begun:], "the original's rounds in a session never forked"),
         ]
-        for session, story, what in pairs if fork_first else pairs[::-1]:
-            require_story(session, story, witness, what=what, first=begun + 1)
+        for session, rounds, what in pairs if fork_first else pairs[::-1]:
+            require_recorded(session, rounds, witness, what=what, first=begun + 1)
     witness.require(accepted=1, rejected=1)

@@ -11,7 +11,7 @@ from mtp_conformance import (
     require_equal,
 )
 from mtp_conformance.grid import LIFECYCLE_MODELS, spread
-from mtp_conformance.stories import alone, play, require_story
+from mtp_conformance.recording import alone, play, require_recorded
 
 BEFORE = ((3, 1), (2, 0))
 AFTER = ((2, 2), (0, 0), (3, 1))
@@ -37,10 +37,10 @@ def test_goes_on(oracles: Oracles, cell: Cell, witness: Witness, tmp_path: Path)
     group, options = oracles.group(cell), oracles.options(cell)
     oracles.need_depth(3)
     file, begun = tmp_path / "session", len(BEFORE)
-    story = alone(group, options, (*BEFORE, *AFTER))
+    rounds = alone(group, options, (*BEFORE, *AFTER))
     original = group.open(options)
     original.prefill(group.prompt)
-    play(original, story[:begun])
+    play(original, rounds[:begun])
     original.save(file)
     fresh, used = (group.open(options) for _ in range(2))
     used.prefill([*group.prompt, *group.prompt][::-1])
@@ -48,9 +48,9 @@ def test_goes_on(oracles: Oracles, cell: Cell, witness: Witness, tmp_path: Path)
     for session in (fresh, used):
         session.restore(file)
         what = "the state when it was saved"
-        witness.add(compared=require_equal(session.state(), story[begun - 1].state, what=what))
+        witness.add(compared=require_equal(session.state(), rounds[begun - 1].state, what=what))
         what = "a session that never stopped"
-        require_story(session, story[begun:], witness, what=what, first=begun + 1)
+        require_recorded(session, rounds[begun:], witness, what=what, first=begun + 1)
     witness.require(accepted=1, rejected=1)
 
 
@@ -72,10 +72,10 @@ def test_saved_file(oracles: Oracles, cell: Cell, witness: Witness, tmp_path: Pa
     oracles.need(Capability.SAVE, Capability.STATE, Capability.DRAFTS)
     group, options = oracles.group(cell), oracles.options(cell)
     oracles.need_depth(3)
-    story = alone(group, options, (*BEFORE, *AFTER))
-    saver, files = group.open(options), [tmp_path / str(n) for n in range(len(story))]
+    rounds = alone(group, options, (*BEFORE, *AFTER))
+    saver, files = group.open(options), [tmp_path / str(n) for n in range(len(rounds))]
     saver.prefill(group.prompt)
-    for recorded, file in zip(story, files, strict=True):
+    for recorded, file in zip(rounds, files, strict=True):
         saver.round(recorded.drafts)
         saver.save(file)
         k, accepted = len(recorded.drafts), recorded.outcome.accepted
@@ -85,7 +85,7 @@ def test_saved_file(oracles: Oracles, cell: Cell, witness: Witness, tmp_path: Pa
         session = group.open(options)
         session.restore(files[number])
         what = f"the state after round {number + 1}, when it was saved"
-        compared = require_equal(session.state(), story[number].state, what=what)
+        compared = require_equal(session.state(), rounds[number].state, what=what)
         witness.add(compared=compared)
         session.round(())
     assert [file.read_bytes() for file in files] == contents, "a saved file has changed"

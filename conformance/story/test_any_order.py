@@ -1,4 +1,4 @@
-"""Rounds, forks and cancels in any order."""
+"""Rounds, forks, cancels, saves and restores in any order."""
 
 from mtp_conformance import Capability, Cell, Inconclusive, Oracles, Witness, case
 from mtp_conformance.grid import MODELS, spread
@@ -16,7 +16,7 @@ from mtp_conformance.story import tell_stories
     cells=spread(models=MODELS),
 )
 def test_any_order(oracles: Oracles, cell: Cell, witness: Witness, profile: str) -> None:
-    """Whatever the order of rounds, forks and cancels, caches are those of the emitted tokens."""
+    """Whatever the order of rounds, forks, cancels, saves, caches are those of the tokens."""
     oracles.need(Capability.STATE, Capability.DRAFTS)
     group = oracles.group(cell)
     try:

@@ -3,7 +3,7 @@
 # The runtime's types are not at hand in this project:
 """rapid-mlx 0.16.10: rows in the head's cache against rows in the target's.
 
-They are as many after the prefill, and should stay so. (1) as installed: with an lm_head that is
+They are as many after the prefill, and stay so in an aligned head. (1) as installed: with an lm_head that is
 not quantised the head runs twice a draft. (2) with mtp_greedy hidden, which avoids (1): a round
 with a reject trims one row too many.
 

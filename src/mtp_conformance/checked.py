@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import mlx.core as mx
 
@@ -94,7 +94,7 @@ class CheckedRuntime:
             finally:
                 raised.append(injector.disarm())
             return
-        inject = cast("Callable[[int], bool]", getattr(self._runtime, "inject"))  # noqa: B009
+        inject: Callable[[int], bool] = cast("Any", self._runtime).inject
         guarded("inject", lambda: inject(evaluation))
         try:
             yield raised

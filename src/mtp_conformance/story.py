@@ -44,8 +44,8 @@ def search(profile: str) -> settings:
     """How long stories are looked for: seconds and always the same, or far and at random."""
     far = profile == "nightly"
     return settings(
-        max_examples=60 if far else 3,
-        stateful_step_count=40 if far else 9,
+        max_examples=60 if far else 5,
+        stateful_step_count=40 if far else 10,
         derandomize=not far,
         database=DirectoryBasedExampleDatabase(EXAMPLES) if far else None,
         deadline=None,
@@ -87,11 +87,10 @@ class Story(RuleBasedStateMachine):
         self._witness, self._file = witness, file
         self._sessions: list[tuple[CheckedSession, int]] = []
         self._saved: int | None = None
-        self._last = 0
         self._told: list[str] = []
+        self._failed = False
 
     def _tell(self, what: str, at: int) -> None:
-        self._last = at
         self._told.append(f"[{at}] {what}" if len(self._sessions) > 1 else what)
 
     @initialize()
@@ -100,13 +99,21 @@ class Story(RuleBasedStateMachine):
         self._sessions = [(self._group.prefilled(self._options), 1)]
         self._tell("prefill", 0)
 
-    @rule(at=st.integers(0, _MOST_SESSIONS - 1), k=st.integers(0, 6), right=st.integers(0, 6))
-    def round(self, at: int, k: int, right: int) -> None:
-        """Verify k drafts of which the first are right."""
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1), k=st.integers(1, 6), right=st.integers(0, 5))
+    def reject(self, at: int, k: int, right: int) -> None:
+        """Verify k drafts of which some are wrong."""
+        k = min(k, self._oracles.description.max_draft_tokens)
+        self._round(at, k, min(right, k - 1))
+
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1), k=st.integers(0, 6))
+    def accept(self, at: int, k: int) -> None:
+        """Verify k drafts, all of them right; none is a plain step."""
+        k = min(k, self._oracles.description.max_draft_tokens)
+        self._round(at, k, k)
+
+    def _round(self, at: int, k: int, accepted: int) -> None:
         at %= len(self._sessions)
         session, emitted = self._sessions[at]
-        k = min(k, self._oracles.description.max_draft_tokens)
-        accepted = min(right, k)
         if emitted > _LONGEST:
             return
         self._tell(f"round K={k} a={accepted}", at)
@@ -128,16 +135,40 @@ class Story(RuleBasedStateMachine):
         self._tell(f"fork {at} with {options.strategy}", len(self._sessions) - 1)
 
     @precondition(lambda self: self._oracles.runtime.offers(Capability.CANCEL))
-    @rule(at=st.integers(0, _MOST_SESSIONS - 1))
-    def cancel(self, at: int) -> None:
-        """Give up between rounds."""
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1), k=st.integers(0, 6))
+    def cancel(self, at: int, k: int) -> None:
+        """Give up a round after its verify pass, or nothing."""
         at %= len(self._sessions)
-        self._tell("cancel", at)
-        self._sessions[at][0].cancel()
+        session, emitted = self._sessions[at]
+        if emitted > _LONGEST:
+            return
+        k = min(k, self._oracles.description.max_draft_tokens)
+        self._tell(f"cancel K={k}" if k else "cancel", at)
+        session.cancel(self._group.drafts(emitted, k, 0) if k else ())
+
+    @precondition(lambda self: self._oracles.runtime.offers(Capability.SAVE))
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1))
+    def save(self, at: int) -> None:
+        """Write a session to the one file."""
+        at %= len(self._sessions)
+        session, self._saved = self._sessions[at]
+        self._tell("save", at)
+        session.save(self._file)
+
+    @precondition(lambda self: self._saved is not None)
+    @rule(at=st.integers(0, _MOST_SESSIONS - 1))
+    def restore(self, at: int) -> None:
+        """Take over what was saved, whatever happened since, in whichever session."""
+        at %= len(self._sessions)
+        session, saved = self._sessions[at][0], self._saved
+        assert saved is not None
+        self._tell("restore", at)
+        session.restore(self._file)
+        self._sessions[at] = session, saved
 
     @invariant()
     def caches_are_those_of_the_tokens(self) -> None:
-        """The session acted on last has K=0's caches, and moved no other."""
+        """Every session has K=0's caches after its tokens: none moved another."""
         for at, (session, emitted) in enumerate(self._sessions):
             state = target_arrays(session.state())
             plain = target_arrays(self._group.plain_state(emitted - 1))
@@ -146,6 +177,8 @@ class Story(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """In the end: one forward pass over all tokens, where prefills do not round otherwise."""
+        if self._failed:
+            return  # what is wrong was said already, and this would be said in its place
         for at, (session, emitted) in enumerate(self._sessions):
             direct, plain = (
                 target_arrays(find(emitted - 1))
@@ -164,6 +197,7 @@ class Story(RuleBasedStateMachine):
         try:
             claim()
         except AssertionError as error:
+            self._failed = True
             where = f", session {at}" if at is not None and len(self._sessions) > 1 else ""
             raise _with_story(error, "; ".join(self._told) + where) from error
 

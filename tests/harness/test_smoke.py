@@ -1,9 +1,11 @@
 """Smoke finds what is wrong with an adapter and says what to do."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from mtp_conformance import Oracles
@@ -13,7 +15,7 @@ from mtp_conformance.adapters.builtin import (
     make_runtime,
     zoo_materials,
 )
-from mtp_conformance.protocol import Generated, Options, Runtime
+from mtp_conformance.protocol import Description, Generated, Options, Runtime
 from mtp_conformance.smoke import Check, Status, smoke
 from tests.fakes.claims_state import ClaimsState
 from tests.fakes.flaky import Flaky
@@ -37,6 +39,45 @@ class _Deaf(BuiltinSession):
         return super().generate(tokens, **arguments)
 
 
+class OffersNothing(BuiltinRuntime):
+    """Lists no capability."""
+
+    def describe(self) -> Description:
+        """As the builtin runtime, without any."""
+        return replace(super().describe(), capabilities=frozenset())
+
+
+class _Spoiled(BuiltinSession):
+    def state(self) -> dict[str, mx.array]:
+        found = super().state()
+        return {name: a for name, a in found.items() if not name.endswith("conv")}
+
+    def timings(self) -> dict[str, float]:
+        return {"draft": 1.0}
+
+
+class HidesWindows(BuiltinRuntime):
+    """Leaves the convolution windows out of its state, and has a clock that stands."""
+
+    session: type[BuiltinSession] = _Spoiled
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
+        """A session of the runtime's kind."""
+        return self.session(*super().open(model, checkpoint, options).parts)
+
+
+class _Reversed(BuiltinSession):
+    def state(self) -> dict[str, mx.array]:
+        found = super().state()
+        return {n: a[:, :, ::-1] if n.endswith("keys") else a for n, a in found.items()}
+
+
+class ReversesRows(HidesWindows):
+    """Gives rows newest first."""
+
+    session = _Reversed
+
+
 def _wrong(runtime: Runtime, folder: Path) -> dict[str, str]:
     checks: list[Check] = list(smoke(Oracles(runtime, zoo_materials(folder)), "gdn"))
     return {check.name: check.advice for check in checks if check.status is Status.WRONG}
@@ -56,6 +97,10 @@ def test_what_others_rely_on_is_said_alone(tmp_path: Path) -> None:
     ("runtime", "check", "advice"),
     [
         (LiveViews, "state is a copy", "must return copies"),
+        (OffersNothing, "something is offered", "start with `stream`"),
+        (HidesWindows, "state is whole", "state lacks layers.0.conv"),
+        (HidesWindows, "the clock is monotonic", "charged no time in any phase"),
+        (ReversesRows, "state moves", "give rows oldest first"),
         (Flaky, "plain decoding repeats", "two rows of logits"),
         (DropsGuess, "a guess is used", "guess[i] must be what is drafted"),
         (SharesForks, "a fork is independent", "advancing a fork changed"),

@@ -130,7 +130,8 @@ def _with_equal_heads(checkpoint: Path, folder: Path) -> mx.array:
     (folder / "model.safetensors").unlink()
     mx.save_safetensors(str(folder / "model.safetensors"), weights)
     first = mx.arange(2 * values * width) // width % each == 0
-    channels = [i for i, is_first in enumerate(first.tolist()) if is_first]  # type: ignore[arg-type]
+    flags = cast("list[bool]", first.tolist())
+    channels = [i for i, is_first in enumerate(flags) if is_first]
     return mx.array([*channels, *(2 * values * width + i for i in range(values * wide))])
 
 
@@ -326,4 +327,4 @@ def make_runtime() -> DflashMlxRuntime:
 
 
 if __name__ == "__main__":
-    serve(make_runtime())  # type: ignore[arg-type] -- only what its capabilities need is there
+    serve(make_runtime())

@@ -226,4 +226,4 @@ def make_runtime() -> MlxLmRuntime:
 
 
 if __name__ == "__main__":
-    serve(make_runtime())  # type: ignore[arg-type] -- only what its capabilities need is there
+    serve(make_runtime())

@@ -202,4 +202,4 @@ def make_runtime() -> MlxVlmRuntime:
 
 
 if __name__ == "__main__":
-    serve(make_runtime())  # type: ignore[arg-type] -- only what its capabilities need is there
+    serve(make_runtime())

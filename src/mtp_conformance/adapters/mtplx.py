@@ -60,9 +60,9 @@ def _open_library(name: Any, *args: Any, **options: Any) -> Any:
 
 
 ctypes.CDLL = _open_library  # type: ignore[assignment, misc] -- for this import alone
-from mtplx import generation  # noqa: E402
-from mtplx.runtime import load  # noqa: E402
-from mtplx.sampling import SamplerConfig  # noqa: E402
+from mtplx import generation  # noqa: E402  (after the clock above)
+from mtplx.runtime import load  # noqa: E402  (as above)
+from mtplx.sampling import SamplerConfig  # noqa: E402  (as above)
 
 ctypes.CDLL = _CDLL  # type: ignore[misc]
 

@@ -39,20 +39,20 @@ def alone(group: Group, options: Options, script: Script) -> list[Recorded]:
     return found
 
 
-def play(session: CheckedSession, story: list[Recorded]) -> None:
-    """Make the rounds of a story, comparing nothing."""
-    for recorded in story:
+def play(session: CheckedSession, rounds: list[Recorded]) -> None:
+    """Make recorded rounds again, comparing nothing."""
+    for recorded in rounds:
         session.round(recorded.drafts)
 
 
-def require_story(
-    session: CheckedSession, story: list[Recorded], witness: Witness, *, what: str, first: int = 1
+def require_recorded(
+    session: CheckedSession, rounds: list[Recorded], witness: Witness, *, what: str, first: int = 1
 ) -> None:
-    """Make the rounds of a story and demand its tokens, logits and states after each.
+    """Make recorded rounds again and demand their tokens, logits and states after each.
 
     Args:
-        session: at the place where the story begins.
-        story: what is to come.
+        session: at the place where the recording begins.
+        rounds: what is to come.
         witness: counts drafts by fate and arrays compared.
         what: names the expected side.
         first: number of the first round.
@@ -61,7 +61,7 @@ def require_story(
         AssertionError: another token was emitted.
         StateDiffers: names round, layer and component.
     """
-    for number, recorded in enumerate(story, start=first):
+    for number, recorded in enumerate(rounds, start=first):
         done, due = session.round(recorded.drafts), recorded.outcome
         compared = require_equal(session.state(), recorded.state, what=what, round=number)
         if done.logits is not None and due.logits is not None:
