@@ -43,12 +43,15 @@ class Materials:
         index_gap: from (checkpoint, prompt, new tokens) to the smallest distance between index
             scores at the selection cut; infinite for a model without such an index.
         expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
+        expected_drafts: from (checkpoint, tokens, K) to the drafts after these tokens of the head
+            run alone, and how far each lies above the runner-up; made by the specification.
     """
 
     checkpoint: Callable[[str, str], Path]
     prompt: Sequence[int]
     index_gap: Callable[[Path, Sequence[int], int], float]
     expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
+    expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
 
 
 class NotDeterministic(Exception):
@@ -191,6 +194,12 @@ class Oracles:
             return due
         return {name: shape for name, shape in due.items() if not name.startswith("head.")}
 
+    def expected_drafts(
+        self, group: Group, tokens: Sequence[int], k: int
+    ) -> list[tuple[int, float]]:
+        """The head's K drafts after these tokens, and their margins, by the specification."""
+        return self._materials.expected_drafts(group.checkpoint, tokens, k)
+
     def _tie_free_start(self, key: GroupKey) -> int:
         if key not in self._tie_free:
             starts = range(len(self._materials.prompt) - key.prompt_length)
@@ -296,6 +305,8 @@ class Oracles:
             AssertionError: names the first token or array that differs.
         """
         first, second = self._find(key_of(cell)), self.fresh_group(key_of(cell))
+        if self.runtime.offers(Capability.STATE, Capability.DRAFTS):
+            require_equal(*second.fork_and_original(), what="the session it was forked from")
         if second.fork_moved_the_original():
             raise RuntimeFailure("fork is not independent: advancing the copy moved the original")
         what = "a second K=0 run from the same prompt"
