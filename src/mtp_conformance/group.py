@@ -78,10 +78,6 @@ class Group:
         key = self.key
         return replace(options, kv_bits=key.kv_bits, kv_group_size=key.kv_group_size)
 
-    def fork_and_original(self) -> tuple[State, State]:
-        """The state of a fork that did nothing yet, and of the session it was forked from."""
-        return self._states[0], self._base.state()
-
     def fork_moved_the_original(self) -> bool:
         """Whether the next K=0 round, of a fork, changes the session it was forked from."""
         if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):

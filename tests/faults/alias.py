@@ -12,7 +12,7 @@ import pytest
 from mlx_lm.models.cache import ArraysCache
 
 from mtp_decoder import session, state
-from tests.faults.fault import Claim, Family, Fault, Shot, k_changes, one_round, pairs, places, shot
+from tests.faults.fault import Claim, Family, Fault, Shot, one_round, places, shot
 
 
 def _shared_container(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ FAULTS = (
         _shared_container,
         frozenset(),
         one_round("window"),
-        one_round("ple"),
+        shot("lifecycle.fork.as-if-alone", "ple"),
     ),
     _fault(
         "fork-shares-its-arrays",
@@ -88,9 +88,9 @@ FAULTS = (
         ("L12",),
         "I9",
         _shared_arrays,
-        frozenset(),
-        pairs("attn"),
-        k_changes("attn"),
+        places("layers", range(6), "keys", "values", "offset"),
+        shot("lifecycle.fork.as-if-alone", "attn"),
+        shot("lifecycle.fork.as-if-alone", "window"),
     ),
     _fault(
         "fork-forgets-the-ngrams",
@@ -99,7 +99,7 @@ FAULTS = (
         "I9",
         _forgets_ngram,
         places("layers", (1,), "ngram"),
-        shot("control.determinism.k0-twice", "ple"),
-        shot("control.determinism.k0-twice", "flash-next"),
+        shot("lifecycle.fork.as-if-alone", "ple"),
+        shot("lifecycle.fork.as-if-alone", "flash-next"),
     ),
 )

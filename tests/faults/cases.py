@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from pathlib import Path
 
-from mtp_conformance import Cell, Oracles, Verdict, Witness
+from mtp_conformance import Oracles, Verdict, Witness
 from mtp_conformance.case import Registration, registration_of
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported
 from tests.faults.fault import Shot
 
 ROOT = Path(__file__).resolve().parents[2]
-CaseFunction = Callable[[Oracles, Cell, Witness], None]
+CaseFunction = Callable[..., None]
+"""Of oracles, a cell and a witness, and of fixtures that some cases ask for by name."""
+PROFILE = "gate"
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,12 @@ def known_cases() -> dict[str, KnownCase]:
 def judge(shot: Shot, oracles: Oracles) -> Judgement:
     """Run a case on a cell; whatever it raises becomes a verdict, as the plugin makes it one."""
     witness, start = Witness(), time.monotonic()
+    function = known_cases()[shot.case].function
     try:
-        known_cases()[shot.case].function(oracles, shot.cell, witness)
+        with tempfile.TemporaryDirectory(prefix="mtp-case-") as folder:
+            given = {"tmp_path": Path(folder), "profile": PROFILE}
+            named = {n: v for n, v in given.items() if n in signature(function).parameters}
+            function(oracles, shot.cell, witness, **named)
     except Exception as error:  # a faulty decoder may raise anything
         seconds = time.monotonic() - start
         place = (error.layer, error.component) if isinstance(error, StateDiffers) else ("", "")

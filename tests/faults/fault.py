@@ -105,6 +105,8 @@ INVARIANTS = {
     "I4": "transition closure: the state is right after any two rounds and any change of K",
     "I5": "head alignment: the head's rows and drafts are those of an independent head run",
     "I6": "stream equality with K=0, wherever decoding ends",
+    "I10": "followers: processor, mask and random numbers are those of the committed tokens",
+    "I11": "law: what is sampled has the target's law",
     "I8": "exception safety: after an exception caches are committed, or refused",
     "I9": "published state has the length of its key and never changes",
     "I12": "laziness: nothing is left unevaluated, memory is flat, timers enclose evaluation",
@@ -151,9 +153,10 @@ def shot(
     accepted: int | None = None,
     prompt: int = 5,
     dtype: str = "float32",
+    extra: tuple[tuple[str, str | int], ...] = (),
 ) -> Shot:
     """Any case on a cell."""
-    return Shot(case, Cell(model, strategy, k, accepted, dtype, prompt))
+    return Shot(case, Cell(model, strategy, k, accepted, dtype, prompt, extra))
 
 
 def pairs(model: str, strategy: str = "tape", k: int = 2) -> Shot:

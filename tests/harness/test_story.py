@@ -11,7 +11,7 @@ from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, zoo
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.protocol import Options
 from mtp_conformance.story import EXAMPLES, search
-from tests.faults import skip_slot_restore
+from tests.faults.registry import seeded
 
 CELL = Cell("gdn", "tape", None, None, "float32", 5)
 
@@ -29,7 +29,7 @@ def test_right_decoder(tmp_path: Path) -> None:
 
 def test_fault_is_told_in_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stale slot needs one round with a reject, and the story has nothing else."""
-    skip_slot_restore.RECURRENT.apply(monkeypatch)
+    seeded()["skip-recurrent-restore"].apply(monkeypatch)
     with pytest.raises(StateDiffers, match=r"\(story: prefill; round K=1 a=0\)$") as caught:
         _judge(BuiltinRuntime(), tmp_path)
     assert caught.value.component == "recurrent"
