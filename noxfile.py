@@ -71,9 +71,16 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """Say whether this may be merged: lint, import rules, types, tests, conformance."""
+    """Say whether this may be merged: lint, import rules, types, tests, conformance, faults."""
     _install(session, "dev")
     session.run("python", ".ci/gate.py", *session.posargs)
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Seed every fault into the decoder: which case notices, how fast, and what survives."""
+    _install(session, "suite")
+    session.run("python", "-m", "mtp_conformance", "faults", *session.posargs)
 
 
 def _python_for(lock: Path) -> str:

@@ -46,6 +46,11 @@ STEPS = (
         (PYTHON, "-m", "mtp_conformance", "run", "--profile", "gate", "--out", str(LOGS / "run")),
         "python3 noxfile.py -s conformance -- --profile gate",
     ),
+    Step(
+        "faults",
+        (PYTHON, "-m", "mtp_conformance", "faults", "--smoke", "--out", str(LOGS / "faults")),
+        "python3 noxfile.py -s faults -- --smoke",
+    ),
 )
 
 

@@ -27,6 +27,7 @@ ZOO: dict[str, HybridConfig] = {
     "gdn-moe": replace(_GDN, model_type="qwen3_5_moe", **_EXPERTS),
     "gdn-next": replace(_GDN, model_type="qwen3_next", **_EXPERTS),
     "gdn-agree": _GDN,
+    "attn-ties": HybridConfig("qwen3_5", (FULL, FULL, FULL)),
     "gdn-mtp2": replace(_GDN, mtp_num_hidden_layers=2),
     "gdn-wide": HybridConfig("qwen3_5", (LINEAR, FULL, LINEAR, FULL), head_dim=32),
     "window": HybridConfig("hybrid_reference", (SLIDING, LINEAR, FULL)),
@@ -85,9 +86,22 @@ def _made_to_agree(weights: dict[str, mx.array]) -> dict[str, mx.array]:
     return made
 
 
+TWIN_DISTANCE = 128
+"""In `attn-ties` token t below this and token t plus this have equal logits everywhere."""
+
+
+def _made_to_tie(weights: dict[str, mx.array]) -> dict[str, mx.array]:
+    """Weights whose output projection has every one of its first rows twice."""
+    rows = weights["lm_head.weight"]
+    first, rest = rows[:TWIN_DISTANCE], rows[2 * TWIN_DISTANCE :]
+    return {**weights, "lm_head.weight": mx.concatenate([first, first, rest])}
+
+
 def random_weights(name: str, dtype: mx.Dtype = mx.float32) -> dict[str, mx.array]:
     """The zoo model's weights; the same on every platform. A_log stays float32."""
     drawn = {n: mx.array(draw(name, n, t)) for n, t in tensors_of(config_of(name)).items()}
     if name == "gdn-agree":
         drawn = _made_to_agree(drawn)
+    if name == "attn-ties":
+        drawn = _made_to_tie(drawn)
     return {n: a if n.endswith("A_log") else a.astype(dtype) for n, a in drawn.items()}

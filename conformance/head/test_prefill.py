@@ -1,5 +1,7 @@
 """The head is prefilled with every pair of the prompt."""
 
+import mlx.core as mx
+
 from mtp_conformance import Capability, Cell, Options, Oracles, Witness, case, require_equal
 from mtp_conformance.grid import spread
 
@@ -23,6 +25,8 @@ def test_every_pair(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     session = group.open(Options(prefill_step_size=cell.k or 1))
     session.prefill(group.prompt)
     state = session.state()
-    assert state["head.0.offset"].item() == len(group.prompt) - 1
+    due = {"head.0.offset": mx.array(len(group.prompt) - 1, mx.int32)}
+    shown = {"head.0.offset": state["head.0.offset"]}
+    require_equal(shown, due, what="the number of pairs in the prompt")
     compared = require_equal(state, group.plain_state(0), what="a prefill in one pass")
     witness.add(compared=compared)

@@ -16,7 +16,7 @@ LEAVING = ((3, 3), (1, 0), (2, 2))
     needs=("fork", "state", "drafts"),
     oracle="sessions of their own that make the same rounds and are never forked",
     witness="accepts and rejects",
-    faults=("L11", "P3"),
+    faults=("L11", "L12", "P3"),
     since="0.1.0",
     cells=spread(models=LIFECYCLE_MODELS),
 )
@@ -43,4 +43,7 @@ def test_as_if_alone(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         ]
         for session, rounds, what in pairs if fork_first else pairs[::-1]:
             require_recorded(session, rounds, witness, what=what, first=begun + 1)
+        for session, rounds, what in pairs:
+            what = f"{what}, now that the other has moved as well"  # noqa: PLW2901
+            witness.add(compared=require_equal(session.state(), rounds[-1].state, what=what))
     witness.require(accepted=1, rejected=1)

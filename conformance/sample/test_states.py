@@ -93,7 +93,10 @@ def test_mask(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     cells=spread(models=("gdn", "flash-next"), depths=(4,)),
 )
 def test_mask_after_a_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
-    """Wherever a budget ends inside a block, the mask goes on from the last emitted token."""
+    """Wherever emission ends inside a block, the mask goes on from the last emitted token.
+
+    It ends by a stop token where that is the first of its kind, else by the budget.
+    """
     oracles.need(Capability.STREAM, Capability.GUESS, Capability.DRAFTS, Capability.MASK)
     oracles.held_after_stop(1)
     group, k = oracles.group(cell), cell.k or 0
@@ -102,8 +105,13 @@ def test_mask_after_a_stop(oracles: Oracles, cell: Cell, witness: Witness) -> No
     for budget in range(2, k + 3):
         session = group.open(options)
         with oracles.bits_against_steps(group, k):
+            last, before = expected[budget - 1], expected[: budget - 1]
             made = session.generate(
-                group.prompt, num_draft_tokens=k, max_tokens=budget, guess=expected
+                group.prompt,
+                num_draft_tokens=k,
+                max_tokens=budget if last in before else LENGTH,
+                eos_token_ids=() if last in before else (last,),
+                guess=expected,
             )
             tokens = [*made.tokens, *session.round(expected[budget : budget + 2]).tokens]
             tokens += session.round(()).tokens

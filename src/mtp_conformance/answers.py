@@ -113,6 +113,11 @@ def generated(value: object, num_draft_tokens: int) -> Generated:
         raise BadAnswer(f"generate says {value.accepted} of {value.drafted} accepted")
     if num_draft_tokens == 0 and value.drafted:
         raise BadAnswer(f"generate drafted {value.drafted} tokens with K=0")
+    for drafts in value.drafts:
+        tokens(drafts, "generate's drafts")
+    shown = sum(len(drafts) for drafts in value.drafts)
+    if value.drafts and shown != value.drafted:
+        raise BadAnswer(f"generate shows {shown} drafts and says that it drafted {value.drafted}")
     return value
 
 

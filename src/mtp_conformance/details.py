@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from mtp_conformance.case import Cell
+from mtp_conformance.diagnosis import beyond, diagnose
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.minimise import minimise
@@ -17,6 +18,7 @@ from mtp_conformance.verdict import NearTie
 SECONDS = 60.0
 """Longest a process spends on minimising, all failures together."""
 _found: dict[tuple[str | None, ...], Minimal | None] = {}
+_told: dict[tuple[str | None, ...], str | None] = {}
 _spent = [0.0]
 
 
@@ -33,7 +35,22 @@ def detailed(
         return replace(failure, stderr=error.stderr or None)
     if not isinstance(error, AssertionError) or oracles is None or cell is None:
         return failure
-    return replace(failure, minimal=_minimal(oracles, cell))
+    minimal = _minimal(oracles, cell)
+    told = _diagnosis(oracles, cell, minimal, error)
+    message = failure.message if told is None else f"{failure.message}; {told}"
+    return replace(failure, message=message, minimal=minimal)
+
+
+def _diagnosis(
+    oracles: Oracles, cell: Cell, minimal: Minimal | None, error: AssertionError
+) -> str | None:
+    """What the wrong state is, sought once a model, data type and strategy."""
+    key = (cell.model, cell.dtype, cell.strategy)
+    if minimal is not None and key not in _told:
+        _told[key] = diagnose(oracles, cell, minimal)
+    if _told.get(key) is not None or not isinstance(error, StateDiffers):
+        return _told.get(key)
+    return beyond(error)
 
 
 def _minimal(oracles: Oracles, cell: Cell) -> Minimal | None:

@@ -59,7 +59,8 @@ def _scripts(deepest: int) -> Iterator[Rounds]:
     """One round of every (K, accepted), then two rounds of the shallow ones."""
     rounds = [(k, accepted) for k in range(1, deepest + 1) for accepted in range(k + 1)]
     yield from ((round_,) for round_ in rounds)
-    yield from product([r for r in rounds if r[0] <= _DEPTH_OF_TWO], repeat=2)
+    shallow = [r for r in rounds if r[0] <= _DEPTH_OF_TWO]
+    yield from product(shallow, [*shallow, (0, 0)])
 
 
 def _shortest(oracles: Oracles, cell: Cell, rounds: Rounds, end: float) -> Minimal | None:

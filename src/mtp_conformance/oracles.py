@@ -43,12 +43,15 @@ class Materials:
         index_gap: from (checkpoint, prompt, new tokens) to the smallest distance between index
             scores at the selection cut; infinite for a model without such an index.
         expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
+        expected_drafts: from (checkpoint, tokens, K) to the drafts after these tokens of the head
+            run alone, and how far each lies above the runner-up; made by the specification.
     """
 
     checkpoint: Callable[[str, str], Path]
     prompt: Sequence[int]
     index_gap: Callable[[Path, Sequence[int], int], float]
     expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
+    expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
 
 
 class NotDeterministic(Exception):
@@ -190,6 +193,12 @@ class Oracles:
         if self.runtime.offers(Capability.HEAD_STATE):
             return due
         return {name: shape for name, shape in due.items() if not name.startswith("head.")}
+
+    def expected_drafts(
+        self, group: Group, tokens: Sequence[int], k: int
+    ) -> list[tuple[int, float]]:
+        """The head's K drafts after these tokens, and their margins, by the specification."""
+        return self._materials.expected_drafts(group.checkpoint, tokens, k)
 
     def _tie_free_start(self, key: GroupKey) -> int:
         if key not in self._tie_free:

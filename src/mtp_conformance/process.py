@@ -213,7 +213,9 @@ class ProcessSession:
             stop_sequences=[list(stop) for stop in stop_sequences],
             guess=None if guess is None else list(guess),
         )
-        return Generated(_tokens(result), _integer(result, "drafted"), _integer(result, "accepted"))
+        counts = (_integer(result, name) for name in ("drafted", "accepted"))
+        drafts = cast("list[list[int]]", result.get("drafts") or [])
+        return Generated(_tokens(result), *counts, drafts=tuple(map(tuple, drafts)))
 
     def state(self) -> dict[str, mx.array]:
         """See the protocol."""

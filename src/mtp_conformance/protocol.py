@@ -162,11 +162,13 @@ class Generated:
         tokens: emitted token ids, the stop included.
         drafted: draft tokens verified.
         accepted: draft tokens that stood.
+        drafts: what the runtime drafted, a tuple a verify pass, where it shows that; else empty.
     """
 
     tokens: tuple[int, ...]
     drafted: int
     accepted: int
+    drafts: tuple[tuple[int, ...], ...] = ()
 
     @property
     def engagement(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mtp_conformance.case import Cell, Witness
-from mtp_conformance.claims import require_emitted
+from mtp_conformance.claims import require_round
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.group import Group
 from mtp_conformance.oracles import Oracles
@@ -44,12 +44,15 @@ def _against_never_rejected(
         drafts = group.drafts(emitted, k, accepted)
         outcome = session.round(drafts)
         due = group.stream(emitted + accepted + 1)[emitted:]
-        require_emitted(outcome, due, round=number)
         emitted += accepted + 1
         given.append(drafts[:accepted])
-        twin = group.never_rejected_state(given)
-        what = f"the never-rejected run of {list(script)} as (K, accepted)"
-        compared = require_equal(session.state(), twin, what=what, round=number)
+
+        def state(number: int = number) -> int:
+            twin = group.never_rejected_state(given)
+            what = f"the never-rejected run of {list(script)} as (K, accepted)"
+            return require_equal(session.state(), twin, what=what, round=number)
+
+        compared = require_round(outcome, due, state, round=number)
         witness.add(drafted=k, accepted=accepted, rejected=k - accepted, compared=compared)
 
 

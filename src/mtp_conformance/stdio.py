@@ -147,7 +147,8 @@ class _Server:
     @staticmethod
     def _generated(made: Generated) -> Json:
         counts = {"drafted": made.drafted, "accepted": made.accepted}
-        return {"tokens": [int(token) for token in made.tokens], **counts}
+        drafts = [[int(token) for token in drafts] for drafts in made.drafts]
+        return {"tokens": [int(token) for token in made.tokens], **counts, "drafts": drafts}
 
     def _outcome(self, outcome: Outcome) -> Json:
         record: Json = {

@@ -18,7 +18,7 @@ from mtp_decoder.processing import LogitsProcessor, TokenMask
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.rules import Sampler
 from mtp_decoder.sampling import AcceptBy, Sampling
-from mtp_decoder.session import NO_HEAD, Session, check_count, check_model, whole_number
+from mtp_decoder.session import NO_HEAD, Round, Session, check_count, check_model, whole_number
 from mtp_decoder.target import Head, Target
 
 Emission = tuple[int, mx.array, bool]
@@ -171,8 +171,12 @@ def emit(
     max_tokens: int = -1,
     stops: Sequence[tuple[int, ...]] = (),
     draft_source: DraftSource | None = None,
+    on_round: Callable[[Round], None] | None = None,
 ) -> Generator[Emission, None, None]:
-    """Drive a session as `generate_step` does; the caller keeps it and its counters."""
+    """Drive a session as `generate_step` does; the caller keeps it and its counters.
+
+    `on_round` is shown every finished round, before anything of it is emitted.
+    """
     if max_tokens == 0:
         return
     done = 0
@@ -198,6 +202,8 @@ def emit(
         k = min(num_draft_tokens, budget)
         drafts = None if draft_source is None else list(draft_source(session.history, k))[:k]
         outcome = session.round(k, drafts=drafts)
+        if on_round is not None:
+            on_round(outcome)
 
 
 def _until_stop(

@@ -11,10 +11,11 @@ from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.near_tie import StreamDiffers
 from mtp_conformance.protocol import Runtime
 from tests.fakes.rounds_differently import RoundsDifferently
-from tests.faults import head_trim_off_by_one, skip_kv_trim, skip_slot_restore
 from tests.faults.fault import Fault
+from tests.faults.registry import seeded
 
-FAULTS = (skip_slot_restore.CONV, skip_kv_trim.FAULT, head_trim_off_by_one.FAULT)
+CONV = seeded()["skip-conv-restore"]
+FAULTS = (CONV, seeded()["skip-kv-trim-last"], seeded()["head-trim-off-by-one"])
 Make = Callable[[Runtime], Oracles]
 
 
@@ -32,7 +33,7 @@ def test_state_case_kills_the_fault(
 
 def test_stream_is_no_near_tie(oracles_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream that ties excuse in the right runtime fails in the faulty one."""
-    skip_slot_restore.CONV.apply(monkeypatch)
+    CONV.apply(monkeypatch)
     cell = Cell("gdn-mtp2", "tape", 3, None, "bfloat16", 3)
     with pytest.raises(StreamDiffers, match="no near-tie"):
         stream_case(oracles_of(RoundsDifferently()), cell, Witness())

@@ -38,7 +38,7 @@ from tests.fakes.live_views import LiveViews
 from tests.fakes.rounds_differently import RoundsDifferently
 from tests.fakes.saves_by_reference import SavesByReference
 from tests.fakes.stops_late import HistorySession, StopsLate
-from tests.faults import skip_kv_trim
+from tests.faults.registry import seeded
 
 Make = Callable[[Runtime], Oracles]
 CELL = Cell("flash-next", "tape", None, None, "float32", 5)
@@ -156,7 +156,7 @@ def test_packed_rows_that_round_differently(
 
 def test_packed_rows_that_stay(oracles_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trim that cuts no packed row is named by the component."""
-    skip_kv_trim.FAULT.apply(monkeypatch)
+    seeded()["quantised-trim-is-a-stub"].apply(monkeypatch)
     with pytest.raises(StateDiffers) as caught:
         quantised_case(oracles_of(make_runtime()), WIDE, Witness())
     assert (caught.value.layer, caught.value.component) in {

@@ -1,1 +1,4 @@
-"""Seeded faults: edits to the real decoder, each of which a state case must kill."""
+"""Seeded faults: edits to the real decoder, each of which a case must kill.
+
+`python -m tests.faults` makes the kill matrix. One module a family; each has `FAULTS`.
+"""

@@ -1,55 +1,54 @@
-"""Every seeded fault is killed by a state case, in the layer and component it breaks."""
+"""A few seeded faults are killed where they are; `nox -s faults` does that for all."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conformance.rewind.test_state import test_one_round as state_case
-from mtp_conformance import Cell, Oracles, Witness
+from mtp_conformance import Oracles, Verdict
 from mtp_conformance.adapters import builtin
-from mtp_conformance.exactness import StateDiffers
-from tests.faults import (
-    head_trim_off_by_one,
-    skip_kv_trim,
-    skip_ple_rerun,
-    skip_pooled_truncation,
-    skip_slot_restore,
-)
+from mtp_decoder.rewind.kv import cut_rows
+from tests.faults import running
+from tests.faults.cases import judge
+from tests.faults.editing import edit
 from tests.faults.fault import Fault
+from tests.faults.matrix import Examined, Matrix
+from tests.faults.registry import seeded
+from tests.faults.running import Job, work
 
-FAULTS = (
-    skip_kv_trim.FAULT,
-    skip_ple_rerun.FAULT,
-    skip_slot_restore.CONV,
-    skip_slot_restore.RECURRENT,
-    skip_pooled_truncation.FAULT,
-    head_trim_off_by_one.FAULT,
-)
-PAIRS = [pytest.param(f, c, id=f"{f.id}-{c.id}") for f in FAULTS for c in f.cells]
-
-
-def _judge(cell: Cell, folder: Path) -> None:
-    """Run the state case on one cell, with oracles of its own."""
-    oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(folder))
-    state_case(oracles, cell, Witness())
-
-
-@pytest.mark.parametrize(("fault", "cell"), PAIRS)
-def test_fault_is_killed(
-    fault: Fault, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The faulty decoder fails the state case where the fault is."""
-    fault.apply(monkeypatch)
-    with pytest.raises(StateDiffers) as caught:
-        _judge(cell, tmp_path)
-    assert (caught.value.layer, caught.value.component) in fault.breaks
+FAULTS = [
+    seeded()[id]
+    for id in (
+        "skip-kv-trim-first",
+        "skip-ngram-restore",
+        "skip-pooled-truncation",
+        "shift-ring-behind",
+        "head-row-too-many",
+        "plain-step-reads-slot-zero",
+    )
+]
 
 
-@pytest.mark.parametrize(
-    "cell", sorted({c for f in FAULTS for c in f.cells}, key=lambda c: c.id), ids=lambda c: c.id
-)
-def test_decoder_without_the_fault_passes(cell: Cell, tmp_path: Path) -> None:
-    """The unedited decoder passes the very cells that kill the faults."""
-    _judge(cell, tmp_path)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
+def test_fault_is_killed(fault: Fault, tmp_path: Path) -> None:
+    """The faulty decoder fails where the fault is, and is whole again afterwards."""
+    judgements = list(work(Job(fault.id, fault.shots, first_kill=True), tmp_path))
+    assert judgements[-1].verdict is Verdict.FAIL
+    assert (judgements[-1].layer, judgements[-1].component) in fault.breaks
+    oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(tmp_path))
+    assert judge(fault.shots[0], oracles).verdict is Verdict.PASS
+
+
+def test_a_fault_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edit whose text is gone from the decoder kills nothing: the fault survives."""
+
+    def missing(patch: pytest.MonkeyPatch) -> None:
+        edit(patch, cut_rows, ("no such text", ""))
+
+    fault = replace(FAULTS[0], apply=missing)
+    monkeypatch.setattr(running, "seeded", lambda: {fault.id: fault})
+    (judgement,) = work(Job(fault.id, fault.shots), tmp_path)
+    assert "cannot be seeded: EditError" in judgement.message
+    assert Matrix((Examined(fault, [judgement]),), (), 0.0).survivors == [fault.id]

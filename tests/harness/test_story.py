@@ -11,7 +11,7 @@ from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, zoo
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.protocol import Options
 from mtp_conformance.story import EXAMPLES, search
-from tests.faults import skip_slot_restore
+from tests.faults.registry import seeded
 
 ONE_REWIND = r"\(story: prefill; (round K=1 a=0|cancel K=1)\)$"
 CELL = Cell("gdn", "tape", None, None, "float32", 5)
@@ -30,7 +30,7 @@ def test_right_decoder(tmp_path: Path) -> None:
 
 def test_fault_is_told_in_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stale slot needs one rewind, and the story is that: a reject, or a round given up."""
-    skip_slot_restore.RECURRENT.apply(monkeypatch)
+    seeded()["skip-recurrent-restore"].apply(monkeypatch)
     with pytest.raises(StateDiffers, match=ONE_REWIND) as caught:
         _judge(BuiltinRuntime(), tmp_path)
     assert caught.value.component == "recurrent"

@@ -41,7 +41,7 @@ def read_weights(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], dict[str, 
 def _as_stored(name: str, dtype: mx.Dtype) -> dict[str, mx.array]:
     """The weights to expect: where norms are stored about one, the addition rounds them."""
     weights = random_weights(name, dtype)
-    if name != "attn":
+    if name not in ("attn", "attn-ties"):
         return weights
     about_zero = {n for n, t in tensors_of(ZOO[name]).items() if t.fill is Fill.NORM_ABOUT_ZERO}
     return {n: a + 1.0 - 1.0 if n in about_zero else a for n, a in weights.items()}

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from mlx_lm.models.cache import RotatingKVCache
 
+from reference_models.config import LINEAR
 from reference_models.hybrid import HybridLayer, LinearLayer
 from reference_models.ple import NGramHash
 from reference_models.pooled import IndexedAttention
@@ -130,7 +131,7 @@ def test_lengths_no_prompt_has(length: int) -> None:
         prompt_tokens(length)
 
 
-@pytest.mark.parametrize("name", [n for n in ZOO if n != "attn"])
+@pytest.mark.parametrize("name", [n for n, config in ZOO.items() if LINEAR in config.layer_types])
 def test_decay(zoo: Zoo, name: str) -> None:
     """The recurrence both keeps and forgets: its state is neither constant nor lost at once."""
     target, _ = zoo(name)

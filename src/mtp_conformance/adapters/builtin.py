@@ -26,6 +26,7 @@ from mtp_decoder import HeadRows, Rewind, Sampling, Session, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
+from reference_models.chain import chained_drafts
 from reference_models.config import ConfigError
 from reference_models.layout import expected_state
 from reference_models.prompts import prompt_tokens
@@ -230,6 +231,7 @@ class BuiltinSession:
             at = len(history) - len(tokens)
             return list(guess or ())[at : at + k]
 
+        drafts: list[tuple[int, ...]] = []
         stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
         emitted = emit(
             self.session,
@@ -238,10 +240,11 @@ class BuiltinSession:
             max_tokens=max_tokens,
             stops=stops,
             draft_source=None if guess is None else guessed,
+            on_round=lambda done: drafts.append(done.drafts) if done.drafts else None,
         )
         tokens_out = tuple(token for token, _, _ in emitted)
         counters = self.session.counters
-        return Generated(tokens_out, counters.drafted, counters.accepted)
+        return Generated(tokens_out, counters.drafted, counters.accepted, tuple(drafts))
 
     def state(self) -> dict[str, mx.array]:
         """See the protocol."""
@@ -334,7 +337,14 @@ def zoo_materials(folder: Path) -> Materials:
         prompt=(*prompt_tokens(40, "code"), *prompt_tokens(60, "prose")),
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
+        expected_drafts=lambda path, tokens, k: chained_drafts(*specified(path), tokens, k),
     )
+
+
+@cache
+def specified(checkpoint: Path) -> tuple[Any, Any]:
+    """Target and head of a checkpoint as specified, which nothing decodes with."""
+    return checkpoints.read(checkpoint)
 
 
 def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:

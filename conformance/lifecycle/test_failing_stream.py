@@ -1,0 +1,71 @@
+"""Errors in the middle of a stream: where the caches are left."""
+
+import contextlib
+
+from mtp_conformance import Capability, Cell, Oracles, Witness, case, same_state
+from mtp_conformance.exactness import StateDiffers, require_equal
+from mtp_conformance.failure import RuntimeFailure
+from mtp_conformance.grid import spread
+from mtp_conformance.group import State
+
+LENGTH, MOST, STEP = 9, 60, 3
+"""Tokens of a stream; evaluations that are made to fail, every third of them."""
+
+
+@case(
+    "lifecycle.exceptions.in-a-stream",
+    clause="exception-safety",
+    needs=("stream", "guess", "state"),
+    oracle="the states of K=0 after every number of tokens",
+    witness="evaluations that failed in a round",
+    faults=("L3", "L4"),
+    since="0.1.0",
+    cells=spread(models=("window", "gdn+mlx-lm"), depths=(2,)),
+)
+def test_in_a_stream(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """A stream that fails at any evaluation leaves caches that some committed prefix has.
+
+    Or a session that says no. Half of the drafts are wrong, so that a round that fails has
+    something to take back.
+    """
+    oracles.need(Capability.STREAM, Capability.GUESS, Capability.STATE)
+    group, k = oracles.group(cell), cell.k or 0
+    options, view = oracles.prefill_like(cell)
+    stream = group.stream(LENGTH)
+    guess = [(t + 1) % 256 if i % 3 == 2 else t for i, t in enumerate(stream)]
+    with oracles.bits_against_steps(group, k):
+        due = [view(group.direct_state(rounds)) for rounds in range(LENGTH)]
+        for number in range(1, MOST, STEP):
+            session = group.open(options)
+            with oracles.runtime.failing(number) as raised, contextlib.suppress(RuntimeFailure):
+                session.generate(group.prompt, num_draft_tokens=k, max_tokens=LENGTH, guess=guess)
+            if not raised[0]:
+                break
+            try:
+                left = session.state()
+            except RuntimeFailure:
+                witness.add(refused=1, compared=1)
+                continue
+            if not any(name.endswith((".keys", ".recurrent")) for name in left):
+                continue  # the prompt failed, and nothing is in the caches
+            if not any(same_state(view(left), state) for state in due):
+                _say_how_far(view(left), due, number)
+            witness.add(failed=1, compared=len(left))
+    witness.require(failed=1)
+
+
+def _say_how_far(left: State, due: list[State], number: int) -> None:
+    """Name what differs from the prefix that shares most with the state.
+
+    Raises:
+        StateDiffers: names layer and component.
+    """
+    found: list[StateDiffers] = []
+    for rounds, state in enumerate(due):
+        try:
+            require_equal(
+                left, state, what=f"K=0 after {rounds} rounds (evaluation {number} had failed)"
+            )
+        except StateDiffers as error:
+            found.append(error)
+    raise min(found, key=lambda error: len(error.differing))

@@ -1,0 +1,1 @@
+"""Times by phase are those of what happens in the phase."""

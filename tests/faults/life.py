@@ -1,0 +1,252 @@
+"""Path-gap, alias and publish-frontier in the life of a session; quantised keys and values."""
+
+# pyright: reportPrivateUsage=false
+# (a fault edits what is private)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx_lm.models.cache import ArraysCache, QuantizedKVCache
+
+from mtp_decoder import session
+from mtp_decoder.rewind.kv import KVUndo
+from mtp_decoder.rewind.recurrent import RecurrentUndo
+from mtp_decoder.session import Session
+from mtp_decoder.window import Window
+from tests.faults.editing import edit
+from tests.faults.fault import FRONTIER, Claim, Family, Fault, Place, Shot, places, shot
+
+ANY = places(
+    "layers",
+    range(6),
+    *("keys", "values", "offset", "conv", "recurrent", "ngram", "ple_conv"),
+)
+QUANTISED = (("kv_bits", 8), ("kv_group_size", 32))
+SAVE = shot("lifecycle.save.goes-on", "window")
+FAILING = shot("lifecycle.exceptions.in-a-round", "window", k=3)
+STREAMING = shot("lifecycle.exceptions.in-a-stream", "window", k=2)
+CANCEL = shot("lifecycle.cancel.leaves-nothing", "window", k=3)
+
+
+def _cancel_leaves_the_target(patch: pytest.MonkeyPatch) -> None:
+    """A cancel after the verify pass takes the head back and leaves the target ahead."""
+    edit(patch, Session.cancel, ("opened.window.rewind(0)", "opened.window.nbytes()"))
+
+
+def _cancel_leaves_the_head(patch: pytest.MonkeyPatch) -> None:
+    """A cancel takes the target back and leaves the head's rows."""
+    edit(patch, Session.cancel, ("self._drafter.abandon()", "self._drafter.length"))
+
+
+def _goes_on_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A round that failed is closed; whatever it wrote stays."""
+    edit(patch, Session.round, ("        self.cancel()", "        self._open = None"))
+
+
+def _goes_on_after_verify(patch: pytest.MonkeyPatch) -> None:
+    """A failure behind the verify pass, a processor's say, leaves caches where verify ended."""
+    edit(
+        patch,
+        Session.round,
+        (
+            "        self.cancel()",
+            "        if self._verified is None:\n"
+            "            self.cancel()\n"
+            "        self._open = None",
+        ),
+    )
+
+
+def _recurrence_not_restored(patch: pytest.MonkeyPatch) -> None:
+    """A restore takes keys and values from the file and leaves recurrent slots as they were."""
+    take_over = Session._take_over
+
+    def faulty(self: Any, saved: Any) -> None:
+        own = [list(c.cache) if isinstance(c, ArraysCache) else None for c in self._caches]
+        take_over(self, saved)
+        for cache, slots in zip(self._caches, own, strict=True):
+            if slots is not None:
+                cache.cache = slots
+
+    patch.setattr(Session, "_take_over", faulty)
+
+
+def _hidden_not_saved(patch: pytest.MonkeyPatch) -> None:
+    """The hidden state that waits for the next draft is not in the file."""
+    write = session.write_session
+
+    def faulty(file: Any, saved: Any) -> None:
+        frontier = ArraysCache(size=1)
+        frontier[0] = mx.zeros_like(saved.caches[-1][0])
+        write(file, replace(saved, caches=[*saved.caches[:-1], frontier]))
+
+    patch.setattr(session, "write_session", faulty)
+
+
+def _saved_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A file holds a token more than was emitted when it was written."""
+    write = session.write_session
+    save = Session.save
+
+    def faulty(self: Any, file: Any) -> None:
+        twin = self.fork()
+        twin.round(0)
+
+        def writing(path: Any, saved: Any) -> None:
+            write(path, replace(saved, history=tuple(self.history)))
+
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(session, "write_session", writing)
+            save(twin, file)
+
+    patch.setattr(Session, "save", faulty)
+
+
+def _stub_trim(patch: pytest.MonkeyPatch) -> None:
+    """The trim of a quantised cache moves nothing."""
+    rewind = KVUndo.rewind
+
+    def faulty(self: Any, keep: int) -> None:
+        if not isinstance(self._cache, QuantizedKVCache):
+            rewind(self, keep)
+
+    patch.setattr(KVUndo, "rewind", faulty)
+
+
+def _counted_as_recurrent(patch: pytest.MonkeyPatch) -> None:
+    """Quantised caches count as recurrent, so that captured states go back to other layers."""
+    init = Window.__init__
+
+    def faulty(self: Any, target: Any, caches: Any, strategy: Any) -> None:
+        init(self, target, caches, strategy)
+        undos = [undo for undo in self._undos if isinstance(undo, RecurrentUndo)]
+        if any(isinstance(cache, QuantizedKVCache) for cache in caches):
+            shifted = [undo.before for undo in undos]
+            for undo, before in zip(undos, [*shifted[1:], *shifted[:1]], strict=True):
+                undo.before = before
+
+    patch.setattr(Window, "__init__", faulty)
+
+
+def _fault(
+    name: str,
+    family: Family,
+    ids: tuple[str, ...],
+    invariant: str,
+    apply: Callable[[pytest.MonkeyPatch], None],
+    breaks: frozenset[Place],
+    *shots: Shot,
+    claim: Claim = Claim.STATE,
+) -> Fault:
+    return Fault(
+        id=name,
+        family=family,
+        kind=ids[0][0],
+        ids=ids,
+        invariant=invariant,
+        claim=claim,
+        shots=shots,
+        apply=apply,
+        breaks=breaks,
+    )
+
+
+HEAD_ROWS = places("head", (0,), "keys", "values", "offset")
+PACKED = places(
+    "layers",
+    range(6),
+    "offset",
+    *(f"{rows}{part}" for rows in ("keys", "values") for part in ("", "_scales", "_biases")),
+)
+FAULTS = (
+    _fault(
+        "cancel-leaves-the-target-ahead",
+        Family.PATH_GAP,
+        ("L2",),
+        "I8",
+        _cancel_leaves_the_target,
+        ANY,
+        CANCEL,
+        FAILING,
+    ),
+    _fault(
+        "cancel-leaves-the-head-ahead",
+        Family.PATH_GAP,
+        ("L2",),
+        "I8",
+        _cancel_leaves_the_head,
+        HEAD_ROWS,
+        CANCEL,
+    ),
+    _fault(
+        "failed-round-goes-on-ahead",
+        Family.PATH_GAP,
+        ("L3",),
+        "I8",
+        _goes_on_ahead,
+        ANY | HEAD_ROWS | FRONTIER,
+        STREAMING,
+    ),
+    _fault(
+        "failed-accept-goes-on-ahead",
+        Family.PATH_GAP,
+        ("L4",),
+        "I8",
+        _goes_on_after_verify,
+        ANY | HEAD_ROWS | FRONTIER,
+        STREAMING,
+    ),
+    _fault(
+        "restore-leaves-the-recurrence",
+        Family.PATH_GAP,
+        ("L7",),
+        "I9",
+        _recurrence_not_restored,
+        places("layers", range(5), "conv", "recurrent", "ngram", "ple_conv"),
+        SAVE,
+    ),
+    _fault(
+        "waiting-hidden-is-not-saved",
+        Family.PATH_GAP,
+        ("H14",),
+        "I9",
+        _hidden_not_saved,
+        FRONTIER,
+        SAVE,
+        claim=Claim.HEAD,
+    ),
+    _fault(
+        "file-is-a-token-ahead",
+        Family.PUBLISH_FRONTIER,
+        ("L10",),
+        "I9",
+        _saved_ahead,
+        ANY,
+        SAVE,
+        shot("lifecycle.published.saved-file", "window"),
+    ),
+    _fault(
+        "quantised-trim-is-a-stub",
+        Family.SKIP_RESTORE,
+        ("Q1",),
+        "I1",
+        _stub_trim,
+        PACKED,
+        shot("rewind.quantised.every-accept", "gdn-wide", k=2, extra=QUANTISED),
+        shot("rewind.quantised.every-accept", "gdn-wide+mlx-lm", k=2, extra=QUANTISED),
+    ),
+    _fault(
+        "quantised-cache-counts-as-recurrent",
+        Family.SLOT_ORIGIN,
+        ("Q2",),
+        "I1",
+        _counted_as_recurrent,
+        places("layers", range(5), "conv", "recurrent"),
+        shot("rewind.quantised.every-accept", "gdn-wide", k=2, extra=QUANTISED),
+    ),
+)

@@ -1,0 +1,243 @@
+"""Accept-rule, above temperature 0, and what follows the committed tokens."""
+
+# pyright: reportPrivateUsage=false
+# (a fault edits what is private)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from mtp_decoder import accepting, rejecting, rules
+from mtp_decoder.processing import Processing, _Follower
+from mtp_decoder.session import Session
+from tests.faults.editing import edit
+from tests.faults.fault import Claim, Family, Fault, Shot, shot
+
+HOT = (("acceptance", "rejection"), ("temperature", "2"))
+OWN = shot("sample.law.own-drafts", "gdn-agree", k=1, extra=HOT)
+GIVEN = shot("sample.law.given-drafts", "gdn-agree", k=2, extra=HOT)
+SEEDED = shot("sample.stream.guessed-drafts", "window", k=4)
+EARLY = shot("sample.seed.early-or-late", "gdn", k=0)
+PENALTY = shot("sample.processor.penalty", "window", k=4)
+MASK = shot("sample.mask.guessed-drafts", "window", k=4)
+
+
+def _by_equality(patch: pytest.MonkeyPatch) -> None:
+    """A draft stands if it equals a sample of its own; else another is drawn from p."""
+    edit(
+        patch,
+        rejecting.judge,
+        (
+            "if not accepting(i) * proposal < chance:",
+            "if draw(p[i], accepting(i)).item() != drafts[i] and proposal >= chance * 0:",
+        ),
+        ("residual(p[i], q[i])", "p[i]"),
+    )
+
+
+def _ratio_without_q(patch: pytest.MonkeyPatch) -> None:
+    """A draft stands with probability p, whatever it was drawn by."""
+    edit(patch, rejecting.judge, ("accepting(i) * proposal < chance", "accepting(i) < chance"))
+
+
+def _drafts_greedily(patch: pytest.MonkeyPatch) -> None:
+    """Drafts are the likeliest tokens and are judged as if drawn from their law."""
+    edit(
+        patch,
+        rules.Rejecting.draft,
+        ("draw(law, u)[:, None]", "(law.argmax(-1) if u < 2 else None)[:, None]"),
+    )
+
+
+def _temperature_of_one(rule: type, patch: pytest.MonkeyPatch) -> None:
+    """Verify samples at temperature 1, whatever was asked for."""
+    if rule is rules.Rejecting:
+        edit(patch, rules.Rejecting.judge, ("self._sampling.probabilities(logits)", _SOFTMAX))
+    else:
+        edit(patch, rules.Matching._pick, ("self._sampling.shape(logits)", "normalise(logits)"))
+
+
+_SOFTMAX = "mx.softmax(logits.astype(mx.float32), axis=-1)"
+
+
+def _never_greedy(patch: pytest.MonkeyPatch) -> None:
+    """Only the absence of every setting counts as greedy: a seed is enough to sample."""
+    edit(
+        patch,
+        rules.make_rule,
+        (
+            "if not sampling.temp:",
+            "if not sampling.temp and sampling.seed:\n"
+            "        return Matching(Sampling(1.0, seed=sampling.seed))\n"
+            "    if not sampling.temp:",
+        ),
+    )
+
+
+def _one_stream(patch: pytest.MonkeyPatch) -> None:
+    """All requests draw from one generator, which every number advances."""
+    patch.setattr(rules, "gumbel", lambda seed, position, size: mx.random.gumbel((size,)))
+
+
+def _first_token_apart(patch: pytest.MonkeyPatch) -> None:
+    """The first token of a request is drawn from a generator of its own."""
+    edit(
+        patch,
+        Session._run_prompt,
+        ("none = Drafts((), self._length)", "none = Drafts((), self._length + 2**20)"),
+    )
+
+
+def _numbers_by_round(patch: pytest.MonkeyPatch) -> None:
+    """Noise is keyed by the row of the block and not by its place in the sequence."""
+    edit(
+        patch,
+        rules.Matching._pick,
+        ("gumbel(seed, position + i, size)", "gumbel(seed, position, size)"),
+    )
+
+
+def _first_row_alone(patch: pytest.MonkeyPatch) -> None:
+    """Processors act on the first row of a block and on no other."""
+    edit(
+        patch,
+        accepting._accept_row_by_row,
+        (
+            "row = processing.row([*history, *tokens], logits[i : i + 1])",
+            "row = logits[i : i + 1] if i else processing.row(list(history), logits[:1])",
+        ),
+    )
+
+
+def _stale_history(patch: pytest.MonkeyPatch) -> None:
+    """While drafts are judged, processors do not see the newest token."""
+    edit(
+        patch,
+        accepting._accept_row_by_row,
+        ("[*history, *tokens]", "[*history, *tokens[:-1]]"),
+    )
+
+
+def _mask_of_the_first_row(patch: pytest.MonkeyPatch) -> None:
+    """The mask acts once a round; behind its first row any token may come."""
+    masked = Processing._masked
+
+    def faulty(what: Any, logits: mx.array) -> mx.array:
+        del what
+        return logits
+
+    row = accepting._accept_row_by_row
+
+    def judging(drafts: Any, logits: Any, history: Any, rule: Any, processing: Any) -> Any:
+        calls: list[int] = []
+
+        def once(what: Any, row: mx.array) -> mx.array:
+            calls.append(1)
+            return masked(what, row) if len(calls) == 1 else faulty(what, row)
+
+        patch.setattr(Processing, "_masked", staticmethod(once))
+        return row(drafts, logits, history, rule, processing)
+
+    patch.setattr(accepting, "_accept_row_by_row", judging)
+
+
+def _matcher_stays_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A matcher that is to go back by more than one token goes back by one."""
+    edit(
+        patch,
+        _Follower.move_to,
+        ("self.what.rewind(len(self._told) - common)", "self.what.rewind(1)"),
+    )
+
+
+def _fault(
+    name: str,
+    ids: tuple[str, ...],
+    invariant: str,
+    apply: Callable[[pytest.MonkeyPatch], None],
+    *shots: Shot,
+    family: Family = Family.ACCEPT_RULE,
+) -> Fault:
+    return Fault(
+        id=name,
+        family=family,
+        kind="S",
+        ids=ids,
+        invariant=invariant,
+        claim=Claim.ANY,
+        shots=shots,
+        apply=apply,
+    )
+
+
+FAULTS = (
+    _fault("accepts-by-equality", ("S1",), "I11", _by_equality, GIVEN),
+    _fault("ratio-without-q", ("S1",), "I11", _ratio_without_q, OWN),
+    _fault("greedy-drafts-judged-as-drawn", ("S2",), "I11", _drafts_greedily, OWN),
+    _fault(
+        "rejection-at-temperature-1",
+        ("S3",),
+        "I11",
+        lambda patch: _temperature_of_one(rules.Rejecting, patch),
+        GIVEN,
+    ),
+    _fault(
+        "matching-at-temperature-1",
+        ("S3",),
+        "I11",
+        lambda patch: _temperature_of_one(rules.Matching, patch),
+        shot(
+            "sample.law.given-drafts",
+            "gdn-agree",
+            k=2,
+            extra=(("acceptance", "match"), ("temperature", "0.3")),
+        ),
+    ),
+    _fault("a-seed-is-enough-to-sample", ("S4",), "I6", _never_greedy, EARLY),
+    _fault("one-generator-for-all", ("S6",), "I10", _one_stream, EARLY, SEEDED),
+    _fault(
+        "first-token-of-another-generator",
+        ("S7",),
+        "I10",
+        _first_token_apart,
+        shot("sample.seed.any-path", "attn", k=0),
+        family=Family.PATH_GAP,
+    ),
+    _fault("noise-by-round", ("S6",), "I10", _numbers_by_round, SEEDED, family=Family.SLOT_ORIGIN),
+    _fault(
+        "processors-on-the-first-row",
+        ("S8",),
+        "I10",
+        _first_row_alone,
+        PENALTY,
+        family=Family.PATH_GAP,
+    ),
+    _fault(
+        "processors-see-a-stale-history",
+        ("S10",),
+        "I10",
+        _stale_history,
+        PENALTY,
+        family=Family.LATCH,
+    ),
+    _fault(
+        "mask-on-the-first-row",
+        ("S13",),
+        "I10",
+        _mask_of_the_first_row,
+        MASK,
+        family=Family.PATH_GAP,
+    ),
+    _fault(
+        "matcher-goes-back-by-one",
+        ("S11",),
+        "I10",
+        _matcher_stays_ahead,
+        shot("sample.mask.after-a-stop", "gdn", k=4),
+        family=Family.CAP,
+    ),
+)
