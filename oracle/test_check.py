@@ -69,6 +69,13 @@ def test_nothing_is_stored_of_a_failing_run(
     assert list(tmp_path.glob("*.safetensors")) == []
 
 
+def test_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` shows how it is used."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    assert "python -m oracle --write" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["gnd"], "the oracle has no gnd"), (["--write", "gdn"], "name none")],
