@@ -22,7 +22,7 @@ from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.verdict import Unsupported
-from mtp_decoder import HeadRows, Rewind, Sampling, Session, emit
+from mtp_decoder import HeadRows, Rewind, Sampling, Session, Stops, emit
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
@@ -232,13 +232,12 @@ class BuiltinSession:
             return list(guess or ())[at : at + k]
 
         drafts: list[tuple[int, ...]] = []
-        stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
         emitted = emit(
             self.session,
             tokens,
             num_draft_tokens=num_draft_tokens,
             max_tokens=max_tokens,
-            stops=stops,
+            stops=Stops(eos_token_ids, stop_sequences),
             draft_source=None if guess is None else guessed,
             on_round=lambda done: drafts.append(done.drafts) if done.drafts else None,
         )
