@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -118,6 +118,17 @@ class Oracles:
         if head_rows not in self.description.head_rows:
             raise Unsupported(f"{self.description.name} makes no head rows from {head_rows}")
         return Options(strategy=strategy, head_rows=head_rows)
+
+    def with_policy(self, cell: Cell) -> Options:
+        """How the sessions of a cell decode whose depth a policy chooses.
+
+        Raises:
+            Unsupported: the runtime has no such policy, or no such strategy.
+        """
+        policy = str(cell.params["policy"])
+        if policy not in self.description.depth_policies:
+            raise Unsupported(f"{self.description.name} has no depth policy {policy}")
+        return replace(self.options(cell), depth_policy=policy)
 
     def prefill_like(
         self, cell: Cell, *, stopped: bool = False

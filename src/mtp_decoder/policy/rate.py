@@ -22,8 +22,8 @@ from statistics import median
 from mtp_decoder.errors import DecoderError
 from mtp_decoder.policy.cost import RoundCost
 
-_EXPECTED, _WEIGHT = 0.75, 1.0
-"""What is thought of a draft before any was seen, and how many seen ones that counts for."""
+_EXPECTED = 0.75
+"""What is thought of a draft before any was seen; the more were seen, the less it counts."""
 
 
 class _Seconds:
@@ -113,7 +113,8 @@ class RateAware:
     def _stands(self, place: int) -> float:
         """p_j of place j, from 1."""
         seen = self._stood[place - 1] if place <= len(self._stood) else ()
-        return (_EXPECTED * _WEIGHT + sum(seen)) / (_WEIGHT + len(seen))
+        weight = 1.0 / (1.0 + len(seen))
+        return (_EXPECTED * weight + sum(seen)) / (weight + len(seen))
 
     def _cost_at(self, k: int) -> float | None:
         return self._round[k].value if k in self._round else None
