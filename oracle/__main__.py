@@ -44,7 +44,10 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"the oracle has no {', '.join(unknown)}; it has {', '.join(MODELS)}")
     if arguments.write and arguments.models:
         parser.error("--write stores all models; name none")
-    quiet()
+    try:
+        quiet()
+    except ModuleNotFoundError as error:
+        parser.error(f"{error}; `python3 noxfile.py -s oracle` runs this where PyTorch is")
     from oracle import working
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """`python -m oracle` passes when all is as due and fails when anything is not."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_nothing_is_stored_of_a_failing_run(
     assert working.write(tmp_path / "checkpoints", {}) == 1
     assert "nothing is stored" in capsys.readouterr().err
     assert list(tmp_path.glob("*.safetensors")) == []
+
+
+def test_without_pytorch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where there is no PyTorch the message says what to run."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["attn"])
+    assert "noxfile.py -s oracle" in capsys.readouterr().err
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:
