@@ -107,21 +107,28 @@ def read(model: str, folder: Path = FOLDER) -> tuple[Entry, Trajectory]:
 
 
 def write_trajectory(model: str, trajectory: Trajectory, folder: Path = FOLDER) -> tuple[str, str]:
-    """Write one trajectory, whole or not at all; returns the file's name and SHA-256."""
+    """Write one trajectory beside its file, which `write_manifest` puts in place.
+
+    Returns:
+        The file's name and SHA-256.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{model}.safetensors"
     fresh = file.with_suffix(".partial")
     kept = {name: array for name, array in sorted(trajectory.items()) if name not in WAYS}
     save_file({name: np.ascontiguousarray(array) for name, array in kept.items()}, fresh)
     fresh.chmod(0o644)
-    fresh.replace(file)
-    return file.name, hashlib.sha256(file.read_bytes()).hexdigest()
+    return file.name, hashlib.sha256(fresh.read_bytes()).hexdigest()
 
 
 def write_manifest(
     models: Mapping[str, Entry], versions: Mapping[str, str], folder: Path = FOLDER
 ) -> Path:
-    """Write the manifest, whole or not at all, and remove files it does not name."""
+    """Put every file in place, write the manifest, and remove files it does not name.
+
+    Until here an interruption changes nothing; between two renames it leaves files that the
+    manifest does not name, which are refused.
+    """
     document = {
         "format": FORMAT,
         "versions": dict(versions),
@@ -130,6 +137,8 @@ def write_manifest(
     file = folder / "manifest.json"
     fresh = folder / f"manifest.{os.getpid()}.partial"
     fresh.write_text(json.dumps(document, indent=1) + "\n")
+    for entry in models.values():
+        (folder / entry.file).with_suffix(".partial").replace(folder / entry.file)
     fresh.replace(file)
     named = {entry.file for entry in models.values()}
     for stale in folder.glob("*.safetensors"):

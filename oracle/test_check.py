@@ -57,17 +57,23 @@ def test_stored_values_that_transformers_no_longer_computes(
     assert len(lines) == 1
 
 
-def test_nothing_is_stored_of_a_failing_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("off", [0.0, 0.1])
+def test_a_failing_run_stores_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: float
 ) -> None:
-    """What was stored stays as it was when anything is further off than it may be."""
+    """Everything is stored of a run that passes, and nothing when anything is too far off."""
+    stored_of: list[str] = []
+    plain = working.reference.numbers
     monkeypatch.setattr(working, "MODELS", ["attn"])
     monkeypatch.setattr(working, "NUDGES", 1)
-    monkeypatch.setattr(stored, "FOLDER", tmp_path)
-    monkeypatch.setattr(working.reference, "numbers", lambda a: np.array(a) + np.float32(0.1))
-    assert working.write(tmp_path / "checkpoints", {}) == 1
-    assert "nothing is stored" in capsys.readouterr().err
-    assert list(tmp_path.glob("*.safetensors")) == []
+    monkeypatch.setattr(working.reference, "numbers", lambda a: plain(a) + np.float32(off))
+    monkeypatch.setattr(
+        stored, "write_trajectory", lambda model, array: (stored_of.append(model), "", "")[1:]
+    )
+    monkeypatch.setattr(stored, "write_manifest", lambda *args: Path())
+    monkeypatch.setattr(working.page, "write", lambda manifest: Path())
+    assert working.write(tmp_path, {}) == (1 if off else 0)
+    assert stored_of == ([] if off else ["attn"])
 
 
 def test_without_pytorch(

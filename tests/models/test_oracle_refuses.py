@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,18 @@ def test_no_manifest(tmp_path: Path) -> None:
     """Without a manifest the message says how to make it."""
     with pytest.raises(StoredError, match="nox"):
         read_manifest(tmp_path)
+
+
+def test_storing_is_whole(folder: Path) -> None:
+    """A trajectory is in place only once the manifest is; then what is not named is gone."""
+    entry, trajectory = read("attn", folder)
+    (folder / "stale.safetensors").write_bytes(b"")
+    other = {**trajectory, "logits": trajectory["logits"] + 1}
+    name, digest = stored.write_trajectory("attn", other, folder)
+    assert np.array_equal(read("attn", folder)[1]["logits"], trajectory["logits"])
+    stored.write_manifest({"attn": replace(entry, file=name, sha256=digest)}, {}, folder)
+    assert np.array_equal(read("attn", folder)[1]["logits"], other["logits"])
+    assert sorted(p.name for p in folder.iterdir()) == ["attn.safetensors", "manifest.json"]
 
 
 def test_the_manifest_is_plain_json() -> None:
