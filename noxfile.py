@@ -80,9 +80,10 @@ def gate(session: nox.Session) -> None:
 def oracle(session: nox.Session) -> None:
     """Compare the models with Hugging Face transformers in PyTorch; `-- --write` stores anew."""
     _install(session, "oracle")
-    session.run("python", "-m", "oracle", *session.posargs)
+    session.run("python", "-m", "tests.oracle", *session.posargs)
     if not session.posargs:
-        session.run("python", "-m", "pytest", "oracle", "-n", "0")
+        checks = [str(file) for file in sorted(Path("tests/oracle").glob("check_*.py"))]
+        session.run("python", "-m", "pytest", *checks, "-n", "0")
 
 
 @nox.session

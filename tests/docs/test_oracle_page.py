@@ -1,7 +1,7 @@
 """The page on the oracle is what is stored says."""
 
-from oracle.page import PAGE, kind_of, text
-from oracle.stored import read, read_manifest
+from tests.oracle.page import PAGE, kind_of, text
+from tests.oracle.stored import read, read_manifest
 
 
 def test_oracle_page_is_current() -> None:

@@ -7,10 +7,6 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from oracle import reference
-from oracle.compare import distances
-from oracle.models import write_model
-from oracle.stored import read
 from reference_models import attention, checkpoint, gated_delta, moe, mtp, pooled
 from reference_models.gated_delta import GatedDeltaNet
 from reference_models.hyper import HyperConnection
@@ -18,6 +14,10 @@ from reference_models.norms import gated_rms_norm, rms_norm, silu
 from reference_models.ple import NGramHash, PerLayerEmbedding
 from reference_models.pooled import PooledIndex
 from reference_models.rope import rotate
+from tests.oracle import reference
+from tests.oracle.compare import distances
+from tests.oracle.models import write_model
+from tests.oracle.stored import read
 
 Patch = pytest.MonkeyPatch
 

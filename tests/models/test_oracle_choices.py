@@ -12,15 +12,15 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from oracle import reference
-from oracle.cells import selected_by_cells
-from oracle.compare import distance
-from oracle.models import SMALL_KEYS, write_model
-from oracle.stored import read
 from reference_models import checkpoint, gated_delta, mtp
 from reference_models.config import HybridConfig
 from reference_models.norms import rms_norm
 from reference_models.pooled import PooledIndex
+from tests.oracle import reference
+from tests.oracle.cells import selected_by_cells
+from tests.oracle.compare import distance
+from tests.oracle.models import SMALL_KEYS, write_model
+from tests.oracle.stored import read
 
 
 @pytest.fixture

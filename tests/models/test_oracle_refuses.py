@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oracle import stored
-from oracle.compare import ComparisonError, distances
-from oracle.stored import FOLDER, StoredError, read, read_manifest
-from oracle.trajectory import Recorder, TrajectoryError
+from tests.oracle import stored
+from tests.oracle.compare import ComparisonError, distances
+from tests.oracle.stored import FOLDER, StoredError, read, read_manifest
+from tests.oracle.trajectory import Recorder, TrajectoryError
 
 
 @pytest.fixture

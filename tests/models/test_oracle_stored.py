@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from oracle import mlx_lm_classes, reference
-from oracle.compare import TIE, cut_gaps, distances, other_choices, tied_rows
-from oracle.models import MODELS, config_for, write_model
-from oracle.stored import Entry, read, read_manifest
-from oracle.trajectory import LOGITS, Trajectory
 from reference_models import checkpoint
 from reference_models.config import LINEAR
+from tests.oracle import mlx_lm_classes, reference
+from tests.oracle.compare import TIE, cut_gaps, distances, other_choices, tied_rows
+from tests.oracle.models import MODELS, config_for, write_model
+from tests.oracle.stored import Entry, read, read_manifest
+from tests.oracle.trajectory import LOGITS, Trajectory
 
 Folder = Callable[[str], Path]
 ONE_WORKER_EACH = [pytest.param(m, marks=pytest.mark.xdist_group(f"oracle-{m}")) for m in MODELS]

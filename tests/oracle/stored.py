@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from oracle.models import weights_of
-from oracle.trajectory import WAYS, Trajectory
+from tests.oracle.models import weights_of
+from tests.oracle.trajectory import WAYS, Trajectory
 
-FOLDER = Path(__file__).resolve().parents[1] / "golden" / "oracle"
+FOLDER = Path(__file__).resolve().parents[2] / "golden" / "oracle"
 FORMAT = 1
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from oracle.trajectory import PARTS, Array, Recorder, Trajectory, padded
 from reference_models.hybrid import HybridLayer, HybridModel, LinearLayer
 from reference_models.mtp import MTPHead
 from reference_models.pooled import IndexedAttention
 from reference_models.sliding import SlidingAttention, temporal_rows
+from tests.oracle.trajectory import PARTS, Array, Recorder, Trajectory, padded
 
 
 def numbers(array: mx.array) -> Array:

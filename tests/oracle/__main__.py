@@ -1,6 +1,6 @@
 # pyright: reportMissingImports=false
 # (PyTorch is in the oracle's environment alone)
-"""`python -m oracle`: run transformers on the zoo, and compare or store what it computes."""
+"""`python -m tests.oracle`: run transformers on the zoo, and compare or store what it computes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
-from oracle.models import MODELS
+from tests.oracle.models import MODELS
 
 _EPILOG = """examples:
-  python -m oracle                     compare every model with what is stored; 1 if one differs
-  python -m oracle gdn flash-next      these alone
-  python -m oracle --write             run everything, store golden/oracle, write docs/oracle.md
+  python -m tests.oracle                   compare every model with what is stored; 1 if one differs
+  python -m tests.oracle gdn flash-next    these alone
+  python -m tests.oracle --write           run everything, store golden/oracle, write docs/oracle.md
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m oracle",
+        prog="python -m tests.oracle",
         description="Run Hugging Face transformers in float64 on the zoo's checkpoints and compare "
         "the reference models and mlx-lm's classes with it.",
         epilog=_EPILOG,
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         quiet()
     except ModuleNotFoundError as error:
         parser.error(f"{error}; `python3 noxfile.py -s oracle` runs this where PyTorch is")
-    from oracle import working
+    from tests.oracle import working
 
     with tempfile.TemporaryDirectory() as folder:
         if arguments.write:

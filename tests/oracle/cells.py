@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oracle.trajectory import Array
+from tests.oracle.trajectory import Array
 
 
 def selected_by_cells(scores: Array, position: int, keys: int, budget: int, ratio: int) -> Array:

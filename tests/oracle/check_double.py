@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from oracle import running
-from oracle.compare import distance
-from oracle.double import NarrowError, double
-from oracle.hugging_face import open_folder
 from reference_models.prompts import prompt_tokens
+from tests.oracle import running
+from tests.oracle.compare import distance
+from tests.oracle.double import NarrowError, double
+from tests.oracle.hugging_face import open_folder
 
 
 def test_casts_go_to_float64() -> None:

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from oracle import composed, running
-from oracle.cells import selected_by_cells
-from oracle.compare import distance
-from oracle.double import double
-from oracle.hugging_face import open_folder
-from oracle.trajectory import Trajectory
 from reference_models.config import INDEXED, LINEAR, HybridConfig
+from tests.oracle import composed, running
+from tests.oracle.cells import selected_by_cells
+from tests.oracle.compare import distance
+from tests.oracle.double import double
+from tests.oracle.hugging_face import open_folder
+from tests.oracle.trajectory import Trajectory
 
 
 def measured(

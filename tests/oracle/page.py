@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oracle.compare import BOUND, SLACK, TIE
-from oracle.stored import Entry
-from oracle.trajectory import CHAIN, LENGTH, PARTS
+from tests.oracle.compare import BOUND, SLACK, TIE
+from tests.oracle.stored import Entry
+from tests.oracle.trajectory import CHAIN, LENGTH, PARTS
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "oracle.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "oracle.md"
 RUNNERS = ("reference_models", "mlx-lm", "transformers, float32")
 
 KINDS = {
@@ -58,8 +58,8 @@ Versions: {versions}.
 Whether rewound state is right is judged without any expected value from outside. What the right
 values *are* is another question, and the reference models alone cannot answer it. So Hugging Face
 transformers opens the same checkpoint folders and computes the same {LENGTH} tokens on the CPU, in
-float64 with the casts to float32 in its code neutralised (`oracle/double.py`; a tensor that comes
-out narrower is an error). That is stored in `golden/oracle/`, and compared with
+float64 with the casts to float32 in its code neutralised (`tests/oracle/double.py`; a tensor that
+comes out narrower is an error). That is stored in `golden/oracle/`, and compared with
 
 - `reference_models`, float32 on MLX's CPU backend; also in `tests/`, where no PyTorch is needed;
 - mlx-lm's own classes, for the families it has, with the head its loader drops;
@@ -74,8 +74,8 @@ The head gets every pair, then {CHAIN - 1} drafts of its own.
 The release has `qwen3_next`, `qwen3_5`, `qwen3_5_moe` and `qwen4_exp`; their own classes load the
 folders, and every tensor is used. It has no MTP head (it drops `mtp.*`) and nothing like the
 zoo's one-mechanism targets. Those are put together from its decoder layers, attentions, indexer,
-PLE, residuals and norms (`oracle/composed.py`): the mechanisms' formulas are transformers', the
-joins are ours. A mistake in a join could be made twice. The joins are three lines each and
+PLE, residuals and norms (`tests/oracle/composed.py`): the mechanisms' formulas are transformers',
+the joins are ours. A mistake in a join could be made twice. The joins are three lines each and
 stand in that file's docstring.
 
 ## How far apart

@@ -14,7 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from transformers.cache_utils import DynamicCache
 
-from oracle.trajectory import CHAIN, PARTS, Array, Recorder, Trajectory, padded
+from tests.oracle.trajectory import CHAIN, PARTS, Array, Recorder, Trajectory, padded
 
 
 def numbers(tensor: Any) -> Array:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oracle.trajectory import Array, Trajectory
+from tests.oracle.trajectory import Array, Trajectory
 
 BOUND = 1e-5
 SLACK = 8.0

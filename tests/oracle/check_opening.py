@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from oracle.hugging_face import open_folder
+from tests.oracle.hugging_face import open_folder
 
 Folder = Callable[[str], Path]
 

@@ -12,10 +12,10 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from oracle.composed import EAGER, FAMILIES, ComposedHead, ComposedTarget, rope_of
-from oracle.double import double
 from reference_models.checkpoint import read_config
 from reference_models.config import FULL, LINEAR, HybridConfig
+from tests.oracle.composed import EAGER, FAMILIES, ComposedHead, ComposedTarget, rope_of
+from tests.oracle.double import double
 
 
 def open_folder(

@@ -1,4 +1,4 @@
-"""`python -m oracle` passes when all is as due and fails when anything is not."""
+"""`python -m tests.oracle` passes when all is as due and fails when anything is not."""
 
 import sys
 from collections.abc import Callable
@@ -8,10 +8,10 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from oracle import stored, working
-from oracle.__main__ import main
 from reference_models import gated_delta, pooled
 from reference_models.norms import rms_norm
+from tests.oracle import stored, working
+from tests.oracle.__main__ import main
 
 Folder = Callable[[str], Path]
 
@@ -90,7 +90,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` shows how it is used."""
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
-    assert "python -m oracle --write" in capsys.readouterr().out
+    assert "python -m tests.oracle --write" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import numpy as np
 from mlx_lm.utils import load_model
 
 from mtp_decoder.qwen.load import load
-from oracle.reference import numbers
-from oracle.trajectory import PARTS, Array, Recorder, Trajectory
+from tests.oracle.reference import numbers
+from tests.oracle.trajectory import PARTS, Array, Recorder, Trajectory
 
 
 def trajectory(folder: Path, tokens: list[int], chain: list[int]) -> Trajectory:

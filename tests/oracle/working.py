@@ -13,8 +13,11 @@ import mlx.core as mx
 import numpy as np
 import torch
 
-from oracle import choices, mlx_lm_classes, page, reference, running, stored
-from oracle.compare import (
+from reference_models.checkpoint import read, read_config
+from reference_models.config import LINEAR, HybridConfig
+from reference_models.prompts import PROMPTS, prompt_tokens
+from tests.oracle import choices, mlx_lm_classes, page, reference, running, stored
+from tests.oracle.compare import (
     TIE,
     Distance,
     cut_gaps,
@@ -23,13 +26,10 @@ from oracle.compare import (
     other_choices,
     tied_rows,
 )
-from oracle.double import double
-from oracle.hugging_face import open_folder
-from oracle.models import MODELS, config_for, write_model
-from oracle.trajectory import LENGTH, LOGITS, WAYS, Trajectory
-from reference_models.checkpoint import read, read_config
-from reference_models.config import LINEAR, HybridConfig
-from reference_models.prompts import PROMPTS, prompt_tokens
+from tests.oracle.double import double
+from tests.oracle.hugging_face import open_folder
+from tests.oracle.models import MODELS, config_for, write_model
+from tests.oracle.trajectory import LENGTH, LOGITS, WAYS, Trajectory
 
 NUDGES = 3
 """How many times all weights are moved by a rounding."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from oracle.__main__ import quiet
-from oracle.models import write_model
+from tests.oracle.__main__ import quiet
+from tests.oracle.models import write_model
 
 mx.set_default_device(mx.cpu)
 

@@ -7,13 +7,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from oracle import reference, working
-from oracle.compare import TIE, cut_gaps
-from oracle.models import weights_of
 from reference_models import checkpoint
 from reference_models.checkpoint import read_config
 from reference_models.prompts import prompt_tokens
 from reference_models.ties import smallest_cut_gap
+from tests.oracle import reference, working
+from tests.oracle.compare import TIE, cut_gaps
+from tests.oracle.models import weights_of
 
 Folder = Callable[[str], Path]
 
