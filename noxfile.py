@@ -77,6 +77,13 @@ def gate(session: nox.Session) -> None:
 
 
 @nox.session
+def golden(session: nox.Session) -> None:
+    """Make goldens and snapshots again, whole and tested; `-- --prune` removes stale ones."""
+    _install(session, "dev")
+    session.run("python", ".ci/golden.py", *session.posargs)
+
+
+@nox.session
 def faults(session: nox.Session) -> None:
     """Seed every fault into the decoder: which case notices, how fast, and what survives."""
     _install(session, "suite")

@@ -92,8 +92,9 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 def _add_diff(actions: Subparsers) -> None:
     summary = "what differs between the goldens of two git revisions"
     parser = _add(actions, "diff", summary, "diff main HEAD")
-    parser.add_argument("old", metavar="REVISION", help="of git, to compare with")
+    parser.add_argument("old", metavar="REVISION", nargs="?", help="of git, to compare with")
     parser.add_argument("new", metavar="REVISION", nargs="?", help="of git (the working tree)")
+    parser.add_argument("--folder", type=Path, help="a golden folder to compare with instead")
     parser.add_argument("--every", action="store_true", help="a line for each array that differs")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.set_defaults(run=_diff)
@@ -262,30 +263,29 @@ def _changes_since(before: Path, now: Golden) -> list[str]:
 def _diff(arguments: argparse.Namespace) -> int:
     from mtp_conformance.golden.comparing import as_records, in_words
     from mtp_conformance.golden.files import FOLDER
-    from mtp_conformance.golden.revisions import compare
+    from mtp_conformance.golden.reading import Golden
+    from mtp_conformance.golden.revisions import compare, unpack
 
+    if (arguments.old is None) == (arguments.folder is None):
+        raise UsageError("golden diff: give a revision of git, or --folder")
     root = suite_root()
-    with tempfile.TemporaryDirectory(prefix="golden-diff-") as folder:
-        old = _of_revision(root, arguments.old, Path(folder) / "old")
-        new = _of_revision(root, arguments.new, Path(folder) / "new") if arguments.new else root
-        if old is None or not (new and (new / FOLDER).is_dir()):
-            missing = arguments.old if old is None else arguments.new or root
-            print(f"{missing} has no golden: all of it is new or gone")
+    with tempfile.TemporaryDirectory(prefix="golden-diff-") as scratch:
+        old, new = arguments.folder, root / FOLDER
+        if arguments.old is not None:
+            old = unpack(root, arguments.old, Path(scratch) / "old")
+        if arguments.new is not None:
+            new = unpack(root, arguments.new, Path(scratch) / "new")
+        if old is None or new is None:
+            missing = arguments.old if old is None else arguments.new
+            print(f"{missing} has no golden: all of it is {'new' if old is None else 'gone'}")
             return 1
-        changes = compare(_golden(old), _golden(new))
+        changes = compare(Golden(old), Golden(new))
     if arguments.json:
         print(json.dumps({"changes": as_records(changes)}, indent=2))
     else:
         lines = in_words(changes, every=arguments.every)
         print("\n".join(lines or ["no golden value differs"]))
     return 1 if changes else 0
-
-
-def _of_revision(root: Path, revision: str, into: Path) -> Path | None:
-    from mtp_conformance.golden.revisions import unpack
-
-    into.mkdir()
-    return into if unpack(root, revision, into) is not None else None
 
 
 @_refusing

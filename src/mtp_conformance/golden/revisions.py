@@ -32,6 +32,7 @@ def unpack(root: Path, revision: str, into: Path) -> Path | None:
     if packed is None:
         return None
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        into.mkdir(parents=True)
         archive.extractall(into, filter="data")
     folder = into / FOLDER
     return folder if (folder / MANIFEST).is_file() else None

@@ -69,7 +69,9 @@ def write_floats(folder: Path, floats: Floats, manifest: str) -> None:
 
 def is_stored(name: str, array: Array) -> bool:
     """Whether an array is stored in full; the logits of a stream always are."""
-    small = len(array.data or b"") <= STORED_BYTES
+    if array.data is None:
+        return False
+    small = len(array.data) <= STORED_BYTES
     return small or name.count("/") == 1 or name.startswith(STORED_WHOLE)
 
 
