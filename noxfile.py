@@ -71,7 +71,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """Say whether this may be merged: lint, import rules, types, tests, conformance, faults."""
+    """Say whether this may be merged: lint, types, tests, conformance, goldens, faults."""
     _install(session, "dev")
     session.run("python", ".ci/gate.py", *session.posargs)
 

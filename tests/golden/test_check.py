@@ -166,7 +166,7 @@ def test_no_gpu(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_backend_names_device_system_and_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS is called so, and another process's mlx counts in its place."""
+    """Apple's system is called macos, and another process's mlx counts in its place."""
     monkeypatch.setattr(machines.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(machines.platform, "machine", lambda: "arm64")
     assert this_machine("9.9").key == "cpu-macos-arm64-mlx-9.9"

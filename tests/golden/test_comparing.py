@@ -14,7 +14,9 @@ from mtp_conformance.golden.comparing import (
 )
 from mtp_conformance.golden.contents import Array, Round, Script, Tokens, Vector, array_of
 
-STREAM = Vector("code", (1, 2), (3, 4, 5), 0.01, (Script("mixed", (Round((4,), 1, (4, 5), 4, 3),)),))
+STREAM = Vector(
+    "code", (1, 2), (3, 4, 5), 0.01, (Script("mixed", (Round((4,), 1, (4, 5), 4, 3),)),)
+)
 TOKENS = Tokens("gdn", "float32", (STREAM,))
 
 
@@ -77,7 +79,9 @@ def test_hash_alone() -> None:
 
 def test_arrays_that_come_and_go() -> None:
     """A name that one side lacks is a change."""
-    changes = list(compare_arrays("x", {"a/prefill/layers.0.conv": _bits(1)}, {"a/logits": _bits(1)}))
+    changes = list(
+        compare_arrays("x", {"a/prefill/layers.0.conv": _bits(1)}, {"a/logits": _bits(1)})
+    )
     assert [(c.quantity, c.what) for c in changes] == [("conv", "is gone"), ("logits", "is new")]
 
 

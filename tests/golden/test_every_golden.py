@@ -1,5 +1,6 @@
-"""Every float32 golden is what the decoder does now; the gate's `golden check` has the rest, too."""
+"""Every float32 golden is what the decoder does now; the gate checks the others, too."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ MOST_BYTES = 20_000_000
 
 
 @pytest.mark.parametrize("model", ZOO)
-def test_decodes_as_pinned(model: str, checked: type[CheckedRuntime]) -> None:
+def test_decodes_as_pinned(model: str, checked: Callable[[], CheckedRuntime]) -> None:
     """Tokens are those pinned; states and logits, too, where backend and mlx are the golden's."""
     found = check(Golden(FOLDER), checked(), this_machine(), names=[f"{model}-float32"])
     assert found.lists == 18

@@ -27,7 +27,8 @@ def test_files_and_id_are_those_of_the_page() -> None:
     lines = ""
     for name, entry in sorted(MANIFEST["files"].items()):
         content = (FOLDER / name).read_bytes()
-        assert (len(content), hashlib.sha256(content).hexdigest()) == (entry["bytes"], entry["sha256"])
+        digest = hashlib.sha256(content).hexdigest()
+        assert {"bytes": len(content), "sha256": digest} == entry
         if name.startswith(("checkpoints/", "tokens/")):
             lines += f"{entry['sha256']}  {name}\n"
     assert hashlib.sha256(lines.encode()).hexdigest() == MANIFEST["id"]
@@ -35,7 +36,7 @@ def test_files_and_id_are_those_of_the_page() -> None:
 
 @pytest.mark.parametrize("name", MANIFEST["checkpoints"])
 def test_stored_arrays_have_the_hashes_of_the_page(name: str) -> None:
-    """The bytes of a safetensors file are those that are hashed, and the documented ones are there."""
+    """The bytes in a safetensors file are those that are hashed; the documented ones are there."""
     for machine in MANIFEST["floats"]:
         key = f"{machine['backend']}-mlx-{machine['mlx']}"
         record = json.loads((FOLDER / "floats" / key / f"{name}.json").read_text())
@@ -60,8 +61,10 @@ def test_stream_follows_from_logits_and_the_tie_rule(name: str) -> None:
     for vector in record["vectors"]:
         place = header[f"{vector['id']}/logits"]
         raw = data[slice(*place["data_offsets"])]
-        wide = raw if place["dtype"] == "F32" else b"".join(
-            b"\0\0" + raw[i : i + 2] for i in range(0, len(raw), 2)
+        wide = (
+            raw
+            if place["dtype"] == "F32"
+            else b"".join(b"\0\0" + raw[i : i + 2] for i in range(0, len(raw), 2))
         )
         values = struct.unpack(f"<{len(wide) // 4}f", wide)
         size = place["shape"][1]
@@ -108,9 +111,7 @@ def test_every_component_is_on_the_page() -> None:
 def test_every_model_is_on_the_page() -> None:
     """The page's table of models is that of the manifest."""
     table = PAGE.partition("| model | `model_type` | what it has |")[2].partition("\n\n")[0]
-    told = {
-        (m[1], m[2]) for m in re.finditer(r"^\| `([^`]+)` \| (\w+) \|", table, re.MULTILINE)
-    }
+    told = {(m[1], m[2]) for m in re.finditer(r"^\| `([^`]+)` \| (\w+) \|", table, re.MULTILINE)}
     found = set()
     for name in MANIFEST["checkpoints"]:
         config = json.loads((FOLDER / "checkpoints" / name / "config.json").read_text())

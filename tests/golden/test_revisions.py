@@ -84,7 +84,7 @@ def test_revision_without_golden(committed: Path, capsys: pytest.CaptureFixture[
 
 
 def test_refusals(committed: Path, pin: Pin, capsys: pytest.CaptureFixture[str]) -> None:
-    """No revision, an unknown one, one that looks like an option and a damaged golden end with 2."""
+    """No revision, an unknown one, no commit, and a damaged golden end with 2."""
     with pytest.raises(UsageError, match="give a revision"):
         run(command, "golden", "diff")
     for name in ("no-such-branch", "HEAD^{tree}"):

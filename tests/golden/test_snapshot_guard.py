@@ -26,7 +26,7 @@ def test_without_writing_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
 def test_writing_needs_permission(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     """Both options of syrupy that write are refused."""
     monkeypatch.delenv(PERMISSION, raising=False)
-    with pytest.raises(pytest.UsageError, match="noxfile.py -s golden"):
+    with pytest.raises(pytest.UsageError, match=r"noxfile\.py -s golden"):
         pytest_configure(_config(**{option: True}))
 
 

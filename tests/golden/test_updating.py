@@ -121,15 +121,13 @@ def test_a_state_that_no_fresh_pass_leaves_is_not_pinned(tiny: Path, make: Updat
     """Goldens are proven as they are made: a pass that rounds otherwise is an error."""
     make()
     before = _contents(tiny / "golden")
-    with pytest.raises(StateDiffers, match="a fresh pass over the same tokens|K=0 at"):
+    with pytest.raises(StateDiffers, match=r"a fresh pass over the same tokens|K=0 at"):
         make(RoundsDifferently())
     assert _contents(tiny / "golden") == before
     assert [path.name for path in tiny.iterdir()] == ["golden"]
 
 
-def test_text_without_a_clear_stretch(
-    make: Update, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_without_a_clear_stretch(make: Update, monkeypatch: pytest.MonkeyPatch) -> None:
     """Prompts whose tokens hang on rounding are not used, not even if there are no others."""
     monkeypatch.setattr(making, "CLEAR_BY", {"float32": (1e9,)})
     with pytest.raises(GoldenError, match="attn in float32: no 3 tokens of the text decode 3"):
