@@ -164,7 +164,7 @@ def _together(changes: Sequence[Change]) -> str:
     elements = sum(c.elements or 0 for c in known) if known else None
     total = sum(c.of for c in known or changes)
     count = _count(elements, total, max(ulps, default=None), hashed=len(changes) - len(known))
-    first = (known or changes)[0]
+    first = changes[0]
     return f"{len(changes)} differ{count}; first: {first.where} {first.what}"
 
 
