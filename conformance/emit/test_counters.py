@@ -33,7 +33,9 @@ def test_counters(oracles: Oracles, cell: Cell, witness: Witness) -> None:
             )
             blocks, rest = divmod(len(made.tokens) - 1, k + 1)
             accepted, drafted = blocks * k + min(rest, k), (blocks + bool(rest)) * k
-            assert (made.drafted, made.accepted) == (drafted, accepted), (
+            # A stop that nobody drafted may be seen once the pass from it has verified drafts.
+            verified = {drafted, (blocks + 1) * k}
+            assert made.accepted == accepted and made.drafted in verified, (
                 f"{len(made.tokens)} tokens emitted with K={k} and right drafts: counts "
                 f"{made.accepted} accepted of {made.drafted}; {accepted} of {drafted} were"
             )
