@@ -141,7 +141,7 @@ class _Watched:
         """The head's pass."""
         self._stand()
         logits = self._model.mtp_forward(hidden, tokens, cache, mtp_cache)
-        self._injection.note(1)
+        self._injection.note(int(self._index > 0))  # the pass from the prompt's last token is none
         block = self._injection.block(self._index, 1)
         if block is not None:
             said = mx.arange(logits.shape[-1]) == block[0]
