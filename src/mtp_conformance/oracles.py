@@ -45,6 +45,7 @@ class Materials:
         expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
         expected_drafts: from (checkpoint, tokens, K) to the drafts after these tokens of the head
             run alone, and how far each lies above the runner-up; made by the specification.
+        seed: of all of this, and of what a case draws at random; 0 is the usual one.
     """
 
     checkpoint: Callable[[str, str], Path]
@@ -52,6 +53,7 @@ class Materials:
     index_gap: Callable[[Path, Sequence[int], int], float]
     expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
     expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
+    seed: int = 0
 
 
 class NotDeterministic(Exception):
@@ -71,6 +73,11 @@ class Oracles:
         self._deterministic: set[GroupKey] = set()
         self._tie_free: dict[GroupKey, int] = {}
         self._exact: dict[tuple[GroupKey, int, str, int], bool] = {}
+
+    @property
+    def seed(self) -> int:
+        """Of models, text, and of what a case draws at random."""
+        return self._materials.seed
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.

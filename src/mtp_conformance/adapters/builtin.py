@@ -344,7 +344,7 @@ def warm_up() -> None:
                     session.round(())
 
 
-def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
+def zoo_checkpoint(model: str, dtype: str, folder: Path, seed: int = 0) -> Path:
     """The folder of a zoo model's checkpoint below `folder`, written there once.
 
     Raises:
@@ -354,17 +354,23 @@ def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
     path = folder / f"{name}-{dtype}"
     if not path.exists():
         try:
-            checkpoints.write_zoo(name, path, _DTYPES[dtype])
+            checkpoints.write_zoo(name, path, _DTYPES[dtype], seed)
         except ConfigError as error:
             raise UsageError(str(error)) from error
     return path
 
 
-def zoo_materials(folder: Path) -> Materials:
-    """The zoo's checkpoints, written below `folder` when asked for, and its text."""
+def zoo_materials(folder: Path, seed: int = 0) -> Materials:
+    """The zoo's checkpoints, written below `folder` when asked for, and its text.
+
+    Another seed than 0 draws other weights and starts elsewhere in the text.
+    """
+    text = (*prompt_tokens(40, "code"), *prompt_tokens(60, "prose"))
+    start = 37 * seed % len(text)
     return Materials(
-        checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder),
-        prompt=(*prompt_tokens(40, "code"), *prompt_tokens(60, "prose")),
+        checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder, seed),
+        prompt=(*text[start:], *text[:start]),
+        seed=seed,
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
         expected_drafts=lambda path, tokens, k: chained_drafts(*specified(path), tokens, k),
