@@ -47,6 +47,19 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def seeds(session: nox.Session) -> None:
+    """Judge the builtin decoder under ten seeds of weights, text and stories: nothing may be red."""
+    _install(session, "suite")
+    report = ROOT / "reports" / "seeds"
+    for seed in range(10):
+        session.run(
+            *("python", "-m", "pytest", "conformance", "-n", "auto", "-q", "--seed", str(seed)),
+            *("--report", str(report / str(seed))),
+            *session.posargs,
+        )
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Test everything: this project's own units and seeded faults, and the conformance cases."""
     _install(session, "suite")
