@@ -26,9 +26,9 @@ class Recipe:
 
     config: HybridConfig
     seed: int = 20
-    steps: int = 2400
+    steps: int = 1300
     warm_up: int = 40
-    cool_down: int = 500
+    cool_down: int = 300
     batch: int = 4
     length: int = 256
     muon_rate: float = 0.02
@@ -81,6 +81,8 @@ RECIPES: dict[str, Recipe] = {
             moe_intermediate_size=64,
             shared_expert_intermediate_size=64,
             **_SMALL_GDN,
-        )
+        ),
+        steps=800,
+        cool_down=220,
     ),
 }
