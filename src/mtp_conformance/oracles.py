@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -45,6 +45,7 @@ class Materials:
         expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
         expected_drafts: from (checkpoint, tokens, K) to the drafts after these tokens of the head
             run alone, and how far each lies above the runner-up; made by the specification.
+        seed: of all of this, and of what a case draws at random; 0 is the usual one.
     """
 
     checkpoint: Callable[[str, str], Path]
@@ -52,6 +53,7 @@ class Materials:
     index_gap: Callable[[Path, Sequence[int], int], float]
     expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
     expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
+    seed: int = 0
 
 
 class NotDeterministic(Exception):
@@ -71,6 +73,11 @@ class Oracles:
         self._deterministic: set[GroupKey] = set()
         self._tie_free: dict[GroupKey, int] = {}
         self._exact: dict[tuple[GroupKey, int, str, int], bool] = {}
+
+    @property
+    def seed(self) -> int:
+        """Of models, text, and of what a case draws at random."""
+        return self._materials.seed
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -118,6 +125,17 @@ class Oracles:
         if head_rows not in self.description.head_rows:
             raise Unsupported(f"{self.description.name} makes no head rows from {head_rows}")
         return Options(strategy=strategy, head_rows=head_rows)
+
+    def with_policy(self, cell: Cell) -> Options:
+        """How the sessions of a cell decode whose depth a policy chooses.
+
+        Raises:
+            Unsupported: the runtime has no such policy, or no such strategy.
+        """
+        policy = str(cell.params["policy"])
+        if policy not in self.description.depth_policies:
+            raise Unsupported(f"{self.description.name} has no depth policy {policy}")
+        return replace(self.options(cell), depth_policy=policy)
 
     def prefill_like(
         self, cell: Cell, *, stopped: bool = False

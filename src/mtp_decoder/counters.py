@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PHASES = ("prefill", "draft", "verify", "accept", "rewind")
+
+
+def _now() -> float:
+    return time.perf_counter()
 
 
 @dataclass
@@ -17,7 +21,7 @@ class Counters:
     `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
     accepted that many; a draft counts as accepted once it is emitted. A round that had nothing
     to rewind counts no rewind. Seconds are wall time; every phase evaluates what it encloses
-    before its clock stops.
+    before its clock stops. `clock` gives seconds since any moment.
     """
 
     rounds: int = 0
@@ -28,6 +32,7 @@ class Counters:
     drafted_by_depth: list[int] = field(default_factory=list[int])
     accepted_by_depth: list[int] = field(default_factory=list[int])
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    clock: Callable[[], float] = field(default=_now, repr=False, compare=False)
 
     @property
     def rejected(self) -> int:
@@ -56,8 +61,8 @@ class Counters:
     @contextmanager
     def phase(self, name: str) -> Generator[None, None, None]:
         """Charge the enclosed wall time to a phase; the caller evaluates inside."""
-        start = time.perf_counter()
+        start = self.clock()
         try:
             yield
         finally:
-            self.seconds[name] += time.perf_counter() - start
+            self.seconds[name] += self.clock() - start
