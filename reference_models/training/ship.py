@@ -15,6 +15,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
@@ -110,12 +111,18 @@ def _manifest(name: str, recipe: Recipe, folder: Path) -> Mapping[str, Any]:
         "versions": {
             "python": platform.python_version(),
             **{package: version(package) for package in ("mlx", "mlx-lm", "numpy")},
+            "products": _products(),
             "machine": f"{platform.system()} {platform.machine()}, MLX's CPU backend",
         },
         "texts": json.loads((FOLDER / "texts.json").read_text()),
         "held_out": held_out_losses(target, head, recipe.head_depths),
         "files": {file.name: digest(file) for file in _files(folder)},
     }
+
+
+def _products() -> str:
+    """Which BLAS multiplies: one put in front of MLX's by the loader, or MLX's own."""
+    return Path(os.environ.get("LD_PRELOAD", "")).name or "the BLAS that MLX brings"
 
 
 def _files(folder: Path) -> Sequence[Path]:

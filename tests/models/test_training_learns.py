@@ -10,9 +10,9 @@ def test_losses_fall(model: str) -> None:
     """On a text that counts, the target's loss falls by a quarter, and the head's by depth."""
     training = tiny_training(model, steps=16)
     losses = [training.step() for _ in range(16)]
-    assert losses[-1][1] < 0.75 * losses[0][1]
+    assert 0 < losses[-1][1] < 0.75 * losses[0][1]
     for depth in (1, 2, 3):
-        assert losses[-1][1 + depth] < losses[0][1 + depth]
+        assert 0 < losses[-1][1 + depth] < losses[0][1 + depth]
 
 
 def test_the_index_learns() -> None:

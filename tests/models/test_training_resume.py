@@ -7,6 +7,7 @@ import mlx.core as mx
 import pytest
 
 from mtp_conformance.exactness import require_equal
+from reference_models.training import loop
 from reference_models.training.loop import ResumeError, Training, run
 from tests.models.training import TEXT, ignore, raising_at, tiny, tiny_training
 
@@ -18,22 +19,26 @@ def _whole(file: Path) -> Whole:
 
 
 @pytest.mark.parametrize(("model", "stop"), [("gdn", KeyboardInterrupt), ("flash-next", OSError)])
-def test_to_the_bit(tmp_path: Path, model: str, stop: type[BaseException]) -> None:
-    """Stopped after two steps of four and resumed, a run ends as one that never stopped.
+def test_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, stop: type[BaseException]
+) -> None:
+    """Stopped after three steps of four and resumed, a run ends as one that never stopped.
 
     Weights, moments, numbers of steps and losses are equal to the bit.
     """
+    monkeypatch.setattr(loop, "MEAN_OF", 2)  # stopped with a row of the curve, and half of one
     straight, stopped = tmp_path / "straight.safetensors", tmp_path / "stopped.safetensors"
     run(tiny_training(model), straight, ignore)
     with pytest.raises(stop):
-        run(tiny_training(model), stopped, raising_at(2, stop))
+        run(tiny_training(model), stopped, raising_at(3, stop))
     resumed = tiny_training(model)
     resumed.resume(stopped)
-    assert resumed.at == 2
+    assert resumed.at == 3
     run(resumed, stopped, ignore)
     (arrays, facts), (expected, expected_facts) = _whole(stopped), _whole(straight)
     require_equal(arrays, expected, what="the run in one go")
     assert facts == expected_facts
+    assert len(resumed.curve) == 2
 
 
 def test_a_failing_save_leaves_the_last_one(
