@@ -19,6 +19,7 @@ def _cells(profile: str) -> Sequence[Cell]:
 @case(
     "policy.cost.first-calls",
     clause="policy",
+    level="should",
     needs=("policy",),
     oracle="the same rounds without the one-off cost",
     witness="rounds with drafts",

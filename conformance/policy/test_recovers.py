@@ -19,6 +19,7 @@ def _cells(profile: str) -> Sequence[Cell]:
 @case(
     "policy.accepts.recovers",
     clause="policy",
+    level="should",
     needs=("policy",),
     oracle="none: drafts that all stand are worth making",
     witness="a pause while nothing stood",
@@ -43,6 +44,7 @@ def test_recovers(oracles: Oracles, cell: Cell, witness: Witness) -> None:
 @case(
     "policy.accepts.another-request",
     clause="policy",
+    level="should",
     needs=("policy",),
     oracle="the first round of a first request",
     witness="a pause in the request before",

@@ -22,6 +22,7 @@ def _cells(profile: str) -> Sequence[Cell]:
 @case(
     "policy.depth.table",
     clause="policy",
+    level="should",
     needs=("policy",),
     oracle="the rates of all fixed depths under the same costs",
     witness="rounds with drafts and without",
