@@ -82,7 +82,7 @@ def draw_curve(folder: Path) -> None:
     for column, label in names.items():
         steps = [int(row["step"]) for row in rows]
         axes.plot(steps, [float(row[column]) for row in rows], label=label, linewidth=1)
-    axes.set(title=folder.name, xlabel="step", ylabel="nats a token", ylim=(1, 4))
+    axes.set(title=folder.name, xlabel="step", ylabel="nats a token", ylim=(0.8, 4))
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(folder / PLOT, metadata={"Date": None}, bbox_inches="tight")

@@ -80,10 +80,11 @@ def _prose(novel: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in paragraphs if part.strip())
 
 
-def _code() -> list[str]:
+def _code() -> dict[str, str]:
+    """Sources of those modules that are ASCII, by name."""
     folder = Path(sysconfig.get_path("stdlib"))
-    sources = [(folder / f"{name}.py").read_text() for name in _MODULES]
-    return [source for source in sources if source.isascii()]
+    sources = {name: (folder / f"{name}.py").read_text() for name in _MODULES}
+    return {name: source for name, source in sources.items() if source.isascii()}
 
 
 def _write(name: str, text: str) -> dict[str, str | int]:
@@ -107,8 +108,9 @@ def main(argv: list[str] | None = None) -> int:
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
     prose |= {"from": f"{package.name}, sha256 {digest}: {' and '.join(_KEPT)}"}
     prose |= {"licence": "public domain (Jane Austen, 1775-1817)"}
-    code = _write("code", _END.join(_code()))
-    code |= {"from": f"standard library of CPython {sys.version.split()[0]}: {' '.join(_MODULES)}"}
+    sources = _code()
+    code = _write("code", _END.join(sources.values()))
+    code |= {"from": f"standard library of CPython {sys.version.split()[0]}: {' '.join(sources)}"}
     code |= {"licence": "PSF-2.0, see LICENSE-python.txt"}
     record = json.dumps({"prose": prose, "code": code}, indent=2)
     (FOLDER / "texts.json").write_text(record + "\n")
