@@ -72,9 +72,26 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """Say whether this may be merged: lint, import rules, types, tests, conformance, faults."""
+    """Say whether this may be merged: lint, types, tests, conformance, goldens, faults."""
     _install(session, "dev")
     session.run("python", ".ci/gate.py", *session.posargs)
+
+
+@nox.session
+def oracle(session: nox.Session) -> None:
+    """Compare the models with Hugging Face transformers in PyTorch; `-- --write` stores anew."""
+    _install(session, "oracle")
+    session.run("python", "-m", "tests.oracle", *session.posargs)
+    if not session.posargs:
+        checks = [str(file) for file in sorted(Path("tests/oracle").glob("check_*.py"))]
+        session.run("python", "-m", "pytest", *checks, "-n", "0")
+
+
+@nox.session
+def golden(session: nox.Session) -> None:
+    """Make goldens and snapshots again, whole and tested; `-- --prune` removes stale ones."""
+    _install(session, "dev")
+    session.run("python", ".ci/golden.py", *session.posargs)
 
 
 @nox.session
