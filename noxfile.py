@@ -6,6 +6,7 @@ Works on a machine that has Python 3.11 or later and nothing else: if nox is mis
 ``python3 noxfile.py --list`` prints the sessions.
 """
 
+import ctypes.util
 import hashlib
 import os
 import runpy
@@ -215,6 +216,29 @@ def _key_of(peer: str) -> str:
 def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+@nox.session
+def train(session: nox.Session) -> None:
+    """Train the byte-level models, or go on; `-- --ship` replaces the shipped ones."""
+    _install(session, "train")
+    session.run(
+        *("python", "-m", "reference_models.training", *session.posargs),
+        env=_quick_products(session),
+    )
+    if "--ship" in session.posargs:
+        session.run("python", "docs/trained.py")
+
+
+def _quick_products(session: nox.Session) -> dict[str, str]:
+    """Put OpenBLAS in front of the reference BLAS that MLX's Linux wheel multiplies with."""
+    if sys.platform != "linux":
+        return {}
+    blas = ctypes.util.find_library("openblas")
+    if blas is None:
+        session.warn("without OpenBLAS (Debian: libopenblas0) this takes some five times as long")
+        return {}
+    return {"LD_PRELOAD": blas}
 
 
 @nox.session

@@ -61,7 +61,7 @@ class SparseMoE:
     def __call__(self, x: mx.array) -> mx.array:
         """Map x [B, T, H] to [B, T, H]."""
         probabilities = mx.softmax(linear(x, self._router).astype(mx.float32), axis=-1)
-        chosen = top_k(probabilities, self._k)
+        chosen = mx.stop_gradient(top_k(probabilities, self._k))
         share = mx.take_along_axis(probabilities, chosen, axis=-1)
         if self._renormalise:
             share = share / share.sum(axis=-1, keepdims=True)

@@ -88,6 +88,10 @@ class PooledIndex:
         wide = queries.astype(mx.float32) @ pooled[:, None].astype(mx.float32).swapaxes(-1, -2)
         return mx.maximum(wide, 0).sum(axis=1) * self._config.indexer_head_dim**-0.5
 
+    def _ranks(self, scores: mx.array) -> mx.array:
+        """Rank of every block, the best first; of equal scores the lowest index first."""
+        return ranks(scores)
+
     def _select(self, scores: mx.array, positions: mx.array, length: int) -> mx.array:
         """Turn block scores into allowed keys, bool [B, 1, T, n]."""
         ratio = self._config.indexer_compress_ratio
@@ -102,7 +106,7 @@ class PooledIndex:
         if self.watch_cut:
             gap = gap_at_cut(scores, keep)
             self.cut_gaps.append(mx.where(complete[:, 0] > keep, gap, mx.inf))
-        chosen = (ranks(scores) < keep) & known  # [B, T, blocks]
+        chosen = (self._ranks(scores) < keep) & known  # [B, T, blocks]
         block = mx.minimum(key // ratio, scores.shape[-1] - 1)
         by_block = chosen[:, :, block] & (key < complete * ratio)
         return (by_block | tail)[:, None]
