@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,20 @@ from mlx_lm import __version__ as mlx_lm_version
 from mlx_lm.sample_utils import make_logits_processors
 
 from mtp_conformance.failure import UsageError
-from mtp_conformance.oracles import Materials
+from mtp_conformance.oracles import ExpertSizes, Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Sampling, Session, emit
+from mtp_decoder.experts import OffloadSettings, Shards, group, offload, stores_of
 from mtp_decoder.qwen.load import load
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from reference_models import checkpoint as checkpoints
 from reference_models.chain import chained_drafts
 from reference_models.config import ConfigError
 from reference_models.layout import expected_state
+from reference_models.moe import SparseMoE
 from reference_models.prompts import prompt_tokens
+from reference_models.routing import routing
 from reference_models.ties import smallest_cut_gap
 from reference_models.zoo import ZOO
 
@@ -37,6 +40,7 @@ _MLX_VERSION: str = vars(mx)["__version__"]  # an attribute that the stub of mlx
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 _MLX_LM = tuple(f"{n}+mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
 _EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
+_STORE_COUNTS = ("requests", "hits", "reads", "bytes_read")
 
 
 class BuiltinRuntime:
@@ -64,7 +68,10 @@ class BuiltinRuntime:
         in_bfloat16 = checkpoint.name.endswith("bfloat16")
         if mlx_lm_experts and in_bfloat16 and mx.default_device() == mx.Device(mx.cpu):
             raise Unsupported("mlx's CPU backend has gather_mm for float32 only")
-        target, head = load_model(model, checkpoint)
+        if options.expert_budget or options.group_experts:
+            target, head = load_experts(model, checkpoint, options)
+        else:
+            target, head = load_model(model, checkpoint)
         return BuiltinSession(session_of(target, head, options), target, head, options)
 
 
@@ -74,10 +81,39 @@ def load_model(model: str, checkpoint: Path) -> tuple[Any, Any]:
     if not model.endswith("+mlx-lm"):
         return checkpoints.read(checkpoint)
     target, head = load(checkpoint)
-    for owner in (target.model.layers, head.blocks if head is not None else []):
-        for layer in owner:
-            if hasattr(layer.mlp, "switch_mlp"):
-                layer.mlp.switch_mlp = _CountedExperts(layer.mlp.switch_mlp)
+    _count_experts(target)
+    if head is not None:
+        _count_experts(head)
+    return target, head
+
+
+def _count_experts(part: Any) -> None:
+    """Count the calls of mlx-lm's experts in a target or head."""
+    for layer in part.layers:
+        block = layer.wrapped.mlp
+        if hasattr(block, "switch_mlp"):
+            block.switch_mlp = _CountedExperts(block.switch_mlp)
+
+
+def load_experts(model: str, checkpoint: Path, options: Options) -> tuple[Any, Any]:
+    """Target and head anew, with experts as the options say: the slots of a session are its own."""
+    settings = None
+    if options.expert_budget:
+        budgets = options.expert_budget, options.head_expert_budget or options.expert_budget
+        settings = OffloadSettings(*budgets)
+    if model.endswith("+mlx-lm"):
+        target, head = load(checkpoint, settings)
+    else:
+        shards = Shards(checkpoint)
+        target, head = checkpoints.read(checkpoint)
+        if settings is not None:
+            offload(target, head, shards, settings)
+    parts = [target] if head is None else [target, head]
+    for part in parts:
+        if options.group_experts:
+            group(part.layers, sort=options.group_experts == "on")
+        if settings is None and model.endswith("+mlx-lm"):
+            _count_experts(part)
     return target, head
 
 
@@ -97,8 +133,8 @@ def _expert_calls(part: Any) -> int:
     """Routed expert calls of a target or head so far."""
     if hasattr(part, "routed_expert_calls"):
         return part.routed_expert_calls()
-    layers = part.model.layers if hasattr(part, "model") else part.blocks
-    return sum(layer.mlp.switch_mlp.calls for layer in layers if hasattr(layer.mlp, "switch_mlp"))
+    blocks = [layer.wrapped.mlp for layer in part.layers]
+    return sum(block.switch_mlp.calls for block in blocks if hasattr(block, "switch_mlp"))
 
 
 def session_of(target: Any, head: Any, options: Options) -> Session:
@@ -188,8 +224,9 @@ class BuiltinSession:
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
+        start = self._expert_counts()
         done = self.session.prefill(tokens)
-        return Outcome(0, done.tokens, done.logits)
+        return Outcome(0, done.tokens, done.logits, self._experts_since(start))
 
     def round(self, drafts: Sequence[int]) -> Outcome:
         """See the protocol; counts expert calls of verify and rewind apart."""
@@ -200,18 +237,22 @@ class BuiltinSession:
             raise
 
     def _round(self, drafts: Sequence[int]) -> Outcome:
-        session = self.session
+        session, totals = self.session, self._expert_counts()
         start = _expert_calls(self._target)
         session.inject(drafts)
         verified = session.verify(drafts)
         outcome = session.accept()
         before, before_head = _expert_calls(self._target), _expert_calls(self._head)
+        settled = self._expert_counts()
         session.rewind(outcome)
+        reads = {n: c for n, c in self._experts_since(settled).items() if n.endswith("_reads")}
         counters = {
             "expert_calls_in_verify": before - start,
             "expert_calls_in_rewind": _expert_calls(self._target) - before,
             "head_expert_calls_in_rewind": _expert_calls(self._head) - before_head,
             "rewind_bytes": session.counters.rewind_bytes,
+            **self._experts_since(totals),
+            **{f"{name}_in_rewind": count for name, count in reads.items()},
         }
         return Outcome(outcome.accepted, outcome.tokens, verified.logits, counters)
 
@@ -288,8 +329,21 @@ class BuiltinSession:
 
     def extend(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
+        start = self._expert_counts()
         done = self.session.extend(tokens)
-        return Outcome(0, done.tokens, done.logits)
+        return Outcome(0, done.tokens, done.logits, self._experts_since(start))
+
+    def _expert_counts(self) -> dict[str, int]:
+        """Totals of the stores so far, under the protocol's names."""
+        found: dict[str, int] = {}
+        for prefix, part in (("", self._target), ("head_", self._head)):
+            for store in stores_of(part.layers) if part is not None else []:
+                counts = asdict(store.counts)
+                found |= {f"{prefix}expert_{name}": counts[name] for name in _STORE_COUNTS}
+        return found
+
+    def _experts_since(self, start: dict[str, int]) -> dict[str, int]:
+        return {name: total - start[name] for name, total in self._expert_counts().items()}
 
     def close(self) -> None:
         """See the protocol; memory goes with the object."""
@@ -338,6 +392,8 @@ def zoo_materials(folder: Path) -> Materials:
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
         expected_drafts=lambda path, tokens, k: chained_drafts(*specified(path), tokens, k),
+        expert_sizes=expert_sizes,
+        routing=lambda path, tokens: routing(specified(path)[0], tokens),
     )
 
 
@@ -345,6 +401,17 @@ def zoo_materials(folder: Path) -> Materials:
 def specified(checkpoint: Path) -> tuple[Any, Any]:
     """Target and head of a checkpoint as specified, which nothing decodes with."""
     return checkpoints.read(checkpoint)
+
+
+def expert_sizes(checkpoint: Path) -> ExpertSizes:
+    """The routed experts of target and head, by the specification."""
+    found: list[int] = []
+    for part in specified(checkpoint):
+        blocks = [layer.mlp for layer in part.layers if isinstance(layer.mlp, SparseMoE)]
+        stacks = [(block.experts.gate_up, block.experts.down) for block in blocks]
+        found.append(sum(array[0].nbytes for array in stacks[0]) if stacks else 0)
+        found.append(sum(len(gate_up) for gate_up, _ in stacks))
+    return ExpertSizes(*found)
 
 
 def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:

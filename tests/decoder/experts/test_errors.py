@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import mlx.core as mx
 import pytest
 
 from mtp_conformance.exactness import require_equal
+from mtp_conformance.interrupting import interrupted_read
 from mtp_decoder import CheckpointError, DecoderError, Session
 from mtp_decoder.errors import ExpertReadError
 from mtp_decoder.experts import OffloadSettings, Shards, offload
@@ -192,37 +192,24 @@ def test_reads_in_pieces(offloaded: Callable[..., Offloaded], monkeypatch: Any) 
     assert store.counts.bytes_read == store.expert_bytes
 
 
-def test_interrupted_while_reading(
-    offloaded: Callable[..., Offloaded], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("number", [1, 9])
+def test_interrupted_while_reading(offloaded: Callable[..., Offloaded], number: int) -> None:
     """Ctrl-C while workers read: nobody writes afterwards, the round is undone, nothing leaks."""
     target, head, store, head_store = offloaded("gdn-moe", 2)
     session, twin = (Session(target, head) for _ in range(2))
     for one in (session, twin):
         one.prefill(PROMPT)
-    before_reading, plain = descriptors(), os.preadv
-    running, most = threading.Lock(), [0]
-
-    def interrupting(*arguments: Any) -> int:
-        if running.acquire(blocking=False):
-            os.kill(os.getpid(), 2)  # the main thread waits for this worker
-        done = plain(*arguments)
-        most[0] += 1
-        return done
-
-    before = session.state()
-    monkeypatch.setattr(os, "preadv", interrupting)
-    with pytest.raises(KeyboardInterrupt):
+    before, opened = session.state(), descriptors()
+    with pytest.raises(KeyboardInterrupt), interrupted_read(number) as reads:
         session.round(3)
-    finished = most[0]
-    monkeypatch.setattr(os, "preadv", plain)
+    assert number in reads
     assert all(future.done() for s in (store, head_store) for future in s._reading)  # pyright: ignore[reportPrivateUsage]
-    assert (most[0], descriptors()) == (finished, before_reading)
+    assert descriptors() == opened
     require_equal(session.state(), before, what="the state before the round")
     session.round(3)
     twin.round(3)
     require_equal(session.state(), twin.state(), what="a session that was not interrupted")
-    assert len(store.resident) <= 2
+    assert len(store.resident) == 2
 
 
 def test_files_are_closed_with_the_model(offloaded: Callable[..., Offloaded]) -> None:
