@@ -32,6 +32,7 @@ class Capability(str, Enum):
     STATE = "state"  # named arrays of the target's caches
     HEAD_STATE = "head-state"  # named arrays of the head's cache
     TIMING = "timing"  # seconds by phase
+    SLOW_REWIND = "slow-rewind"  # rewinds that can be made slow, to see who is charged for it
     COUNTERS = "counters"  # counts of a round, such as routed expert calls in its rewind
     FORK = "fork"  # an independent copy of a session
     SAVE = "save"  # save to a file and restore from it
@@ -49,7 +50,7 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "drafts": (Capability.GUESS, Capability.DRAFTS),
     "logits": (Capability.LOGITS,),
     "state": (Capability.STATE, Capability.HEAD_STATE, Capability.KV_BITS),
-    "timing": (Capability.TIMING,),
+    "timing": (Capability.TIMING, Capability.SLOW_REWIND),
     "counters": (Capability.COUNTERS,),
     "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL, Capability.CONTINUE),
     "experts": (Capability.EXPERTS,),
@@ -243,6 +244,20 @@ class RuntimeSession(Protocol):
 
     def timings(self) -> dict[str, float]:
         """TIMING: seconds spent so far by phase: prefill, draft, verify, accept, rewind."""
+        ...
+
+    def slow_rewind(self, component: str, steps: int, /) -> None:
+        """SLOW_REWIND: let the next rewind leave a part of the state waiting for long work.
+
+        Inside whatever the rewind's timer encloses, once the state has been put back, replace
+        the component's arrays in the caches by `mtp_conformance.slowing.slowed` ones, and
+        evaluate nothing. For the next round that rejects a draft.
+
+        Args:
+            component: `layers.` or `head.` and a name of the canonical layout, such as
+                `layers.recurrent`: that of all layers of the target, or of the head.
+            steps: how long; for `slowed`.
+        """
         ...
 
     def fork(self, options: Options | None = None, /) -> RuntimeSession:

@@ -328,7 +328,7 @@ def _report(
     decoding = seconds - counters.seconds["prefill"]
     speed = max(0, len(tokens) - 1) / decoding if decoding > 0 else 0.0
     if as_json:
-        record = {
+        record: dict[str, Any] = {
             "text": output.text,
             "tokens": tokens,
             "prompt_tokens": prompt_tokens,

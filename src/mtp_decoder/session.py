@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, MutableSequence, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -265,7 +265,8 @@ class Session:
             outcome = accept(none, logits, history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
         self.history = [*history, outcome.tokens[0]]
-        self._processing.settle(self.history)
+        with self._following("prefill"):
+            self._processing.settle(self.history)
         self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
@@ -300,6 +301,10 @@ class Session:
         self._caches[:], self._head_caches[:] = caches, head_caches
         if isinstance(self._given, MutableSequence):
             self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
+
+    def _following(self, phase: str) -> AbstractContextManager[None]:
+        """The phase, if anybody follows the tokens; a timer costs some microseconds."""
+        return self.counters.phase(phase) if self._processing.active else nullcontext()
 
     @contextmanager
     def _or_unusable(self, what: str) -> Generator[None]:
@@ -394,7 +399,9 @@ class Session:
         self._require_closed()
         if k:
             self.require_rewindable()
-        self._quantise()
+        if self._quantisation is not None:
+            with self.counters.phase("draft"):
+                self._quantise()
         k = self._within_plain_rows(k)
         if forced is not None:
             forced = forced[:k]
@@ -504,7 +511,8 @@ class Session:
             )
         before = len(self.history) - len(self._settled.tokens if self._settled else ())
         history = [*self.history[:before], *outcome.tokens]
-        self._processing.settle(history)  # a stranger's code: first, while nothing has changed
+        with self._following("rewind"):
+            self._processing.settle(history)  # a stranger's code: first, while nothing has changed
         # An open round can be cancelled if this fails; a settled one has no other way back.
         guard = (
             self._or_unusable("cutting a settled round") if self._open is None else nullcontext()
@@ -534,7 +542,7 @@ class Session:
         if opened is None:
             return
         self._open = self._window = self._verified = self._settled = None
-        with self._or_unusable("cancelling a round"):
+        with self.counters.phase("rewind"), self._or_unusable("cancelling a round"):
             if self._drafter is not None:
                 self._drafter.abandon()
                 self._drafter.hidden = opened.hidden

@@ -18,6 +18,7 @@ import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
 from mlx_lm.sample_utils import make_logits_processors
 
+from mtp_conformance.adapters.slow_caches import slow_down
 from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import ExpertSizes, Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
@@ -216,6 +217,7 @@ class BuiltinSession:
         self._target = target
         self._head = head
         self._options = options
+        self._slow = ("", 0)
 
     @property
     def parts(self) -> tuple[Session, Any, Any, Options]:
@@ -244,6 +246,7 @@ class BuiltinSession:
         outcome = session.accept()
         before, before_head = _expert_calls(self._target), _expert_calls(self._head)
         settled = self._expert_counts()
+        self._slow_down()
         session.rewind(outcome)
         reads = {n: c for n, c in self._experts_since(settled).items() if n.endswith("_reads")}
         counters = {
@@ -308,6 +311,29 @@ class BuiltinSession:
     def timings(self) -> dict[str, float]:
         """See the protocol."""
         return dict(self.session.counters.seconds)
+
+    def slow_rewind(self, component: str, steps: int) -> None:
+        """See the protocol."""
+        self._slow = (component, steps)
+
+    def _slow_down(self) -> None:
+        """Let the verify pass that is to be rewound leave a component waiting, if that is due."""
+        component, steps = self._slow
+        window: Any = vars(self.session)["_window"]
+        if not component or window is None:
+            return
+        rewind = window.rewind
+
+        def slow(keep: int) -> None:
+            rejects = keep < window.kept
+            rewind(keep)
+            if rejects:
+                self._slow = ("", 0)
+                caches, head_caches = (vars(self.session)[n] for n in ("_caches", "_head_caches"))
+                slow_down(self._target.layers, caches, "layers", component, steps)
+                slow_down(self._head.layers, head_caches, "head", component, steps)
+
+        window.rewind = slow
 
     def save(self, file: Path) -> None:
         """See the protocol."""
