@@ -40,9 +40,9 @@ class CheckpointError(ValueError):
     """A folder that is no checkpoint of a reference model; the message says what is wrong."""
 
 
-def write_zoo(name: str, folder: Path, dtype: mx.Dtype = mx.float32) -> Path:
+def write_zoo(name: str, folder: Path, dtype: mx.Dtype = mx.float32, seed: int = 0) -> Path:
     """Write a zoo model with its random weights into `folder` and return it."""
-    return write(config_of(name), random_weights(name, dtype), folder)
+    return write(config_of(name), random_weights(name, dtype, seed), folder)
 
 
 def write(config: HybridConfig, weights: dict[str, mx.array], folder: Path) -> Path:

@@ -75,9 +75,10 @@ def prefixed(part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{part}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def draw(model: str, name: str, tensor: Tensor) -> NDArray[np.float32]:
+def draw(model: str, name: str, tensor: Tensor, seed: int = 0) -> NDArray[np.float32]:
     """Values of one weight, float32 of `tensor.shape`, a function of its arguments alone."""
-    digest = hashlib.sha256(f"{model}/{name}".encode()).digest()
+    series = f"{model}#{seed}" if seed else model
+    digest = hashlib.sha256(f"{series}/{name}".encode()).digest()
     key = np.frombuffer(digest[:16], dtype="<u8")
     count = int(np.prod(tensor.shape))
     raw = np.asarray(np.random.Philox(key=key).random_raw(count), dtype=np.uint64)

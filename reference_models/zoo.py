@@ -97,9 +97,13 @@ def _made_to_tie(weights: dict[str, mx.array]) -> dict[str, mx.array]:
     return {**weights, "lm_head.weight": mx.concatenate([first, first, rest])}
 
 
-def random_weights(name: str, dtype: mx.Dtype = mx.float32) -> dict[str, mx.array]:
-    """The zoo model's weights; the same on every platform. A_log stays float32."""
-    drawn = {n: mx.array(draw(name, n, t)) for n, t in tensors_of(config_of(name)).items()}
+def random_weights(name: str, dtype: mx.Dtype = mx.float32, seed: int = 0) -> dict[str, mx.array]:
+    """The zoo model's weights; the same on every platform. A_log stays float32.
+
+    Seed 0 is the zoo; another one draws other weights for the same models.
+    """
+    tensors = tensors_of(config_of(name))
+    drawn = {n: mx.array(draw(name, n, tensor, seed)) for n, tensor in tensors.items()}
     if name == "gdn-agree":
         drawn = _made_to_agree(drawn)
     if name == "attn-ties":

@@ -13,7 +13,8 @@ LENGTH = 10
     clause="sampled-stream",
     needs=("stream", "sampling"),
     oracle="the same request, earlier in the process",
-    witness="another seed gives other tokens",
+    witness="tokens of more than one seed",
+    faults=("S6",),
     since="0.1.0",
     cells=spread(models=("gdn", "flash-next"), depths=(0,)),
 )
@@ -27,11 +28,14 @@ def test_early_or_late(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         made = session.generate(group.prompt, num_draft_tokens=0, max_tokens=LENGTH)
         return list(made.tokens[:LENGTH])
 
-    first, other = decode(1), decode(2)
-    witness.add(other_tokens=int(first != other))
+    first, others = decode(1), [decode(seed) for seed in (2, 3, 4)]
+    assert any(other != first for other in others), (
+        f"four seeds gave the same {LENGTH} tokens at temperature 1"
+    )
+    witness.add(seeds=1 + len(others))
     witness.add(compared=require_tokens(decode(1), first, what="the same request before"))
     greedy = group.stream(LENGTH)
     for seed in (1, 2):
         cold = decode(seed, temperature=0.0)
         witness.add(compared=require_tokens(cold, greedy, what="greedy decoding without a seed"))
-    witness.require(other_tokens=1)
+    witness.require(seeds=2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from mtp_conformance import (
     Capability,
@@ -72,6 +73,38 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         compared = require_tokens(made.tokens[:24], expected, what="K=0 with the same seed")
     witness.add(compared=compared, **made.engagement)
     witness.require(accepted=1, rejected=1)
+
+
+@case(
+    "sample.stream.likeliest-drafts",
+    clause="sampled-stream",
+    needs=("drafts", "logits", "sampling"),
+    oracle="K=0 of the same runtime with the same seed",
+    witness="rejected drafts, each the likeliest token",
+    since="0.1.0",
+    cells=spread(models=("window",), depths=(1,)),
+)
+def test_likeliest_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """The likeliest token, drafted where another one is sampled, does not stand."""
+    oracles.need(Capability.DRAFTS, Capability.LOGITS, Capability.SAMPLING)
+    group, options = oracles.group(cell), replace(oracles.options(cell), temperature=1.0, seed=6)
+    with oracles.bits_against_steps(group, 1):
+        plain, judged = group.open(options), group.open(options)
+        said = list(plain.prefill(group.prompt).tokens)
+        tokens = list(judged.prefill(group.prompt).tokens)
+        for _ in range(LENGTH):
+            outcome = plain.round(())
+            assert outcome.logits is not None
+            likeliest = cast("int", outcome.logits[0].argmax().item())
+            said += outcome.tokens
+            if len(tokens) > len(said) - 1:
+                continue  # the last draft stood, and a bonus came with it
+            made = judged.round([likeliest])
+            tokens += made.tokens
+            witness.add(drafted=1, accepted=made.accepted, rejected=1 - made.accepted)
+        compared = require_tokens(tokens[: len(said)], said, what="K=0 with the same seed")
+    witness.add(compared=compared)
+    witness.require(rejected=1)
 
 
 @case(

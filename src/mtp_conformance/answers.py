@@ -38,7 +38,7 @@ def description(value: object) -> Description:
     known = cast("object", value.capabilities)
     if not isinstance(known, frozenset | set) or not all(isinstance(c, Capability) for c in known):
         raise BadAnswer("the description's capabilities are no frozenset of Capability")
-    for field in ("models", "strategies", "head_rows"):
+    for field in ("models", "strategies", "head_rows", "depth_policies"):
         names = cast("object", getattr(value, field))
         if not isinstance(names, tuple) or not _texts(cast("tuple[object, ...]", names)):
             raise BadAnswer(f"the description's {field} is no tuple of texts")
@@ -118,7 +118,30 @@ def generated(value: object, num_draft_tokens: int) -> Generated:
     shown = sum(len(drafts) for drafts in value.drafts)
     if value.drafts and shown != value.drafted:
         raise BadAnswer(f"generate shows {shown} drafts and says that it drafted {value.drafted}")
+    if not isinstance(cast("object", value.text), str):
+        raise BadAnswer(f"generate: text is a {_kind(value.text)}, not a str")
+    if not all(isinstance(cast("object", p), int | float) for p in value.logprobs):
+        raise BadAnswer("generate: logprobs are no numbers, one a token")
     return value
+
+
+def depths(value: object, rounds: Sequence[int], most: int) -> list[list[int]]:
+    """K for every round of every request.
+
+    Raises:
+        BadAnswer: other numbers of requests or rounds, or a K outside 0 to `most`.
+    """
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(part, list | tuple) for part in cast("Sequence[object]", value)
+    ):
+        raise BadAnswer(f"depths returned a {_kind(value)}, not a list of lists of numbers")
+    given = [list(part) for part in cast("Sequence[Sequence[int]]", value)]
+    if [len(part) for part in given] != list(rounds):
+        raise BadAnswer(f"depths chose for {[len(part) for part in given]} rounds, not {rounds}")
+    bad = [k for part in given for k in part if not _whole(k) or not 0 <= k <= most]
+    if bad:
+        raise BadAnswer(f"depths chose {bad[0]!r}, where 0 to {most} drafts are possible")
+    return given
 
 
 def logits(value: object, rows: int, size: int | None, emitted: Sequence[int] | None) -> mx.array:

@@ -25,6 +25,7 @@ from mtp_conformance.protocol import (
     Outcome,
     Runtime,
     RuntimeSession,
+    Trial,
 )
 from mtp_conformance.verdict import Unsupported
 
@@ -176,8 +177,11 @@ class CheckedSession:
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
+        stop_strings: Sequence[str] = (),
     ) -> Generated:
         """See the protocol."""
+        # Runtimes without TEXT have no such argument.
+        text = {"stop_strings": stop_strings} if stop_strings else {}
         return self._runtime.answer(
             "generate",
             lambda: self._inner.generate(
@@ -187,8 +191,19 @@ class CheckedSession:
                 eos_token_ids=eos_token_ids,
                 stop_sequences=stop_sequences,
                 guess=guess,
+                **text,
             ),
             lambda made: answers.generated(made, num_draft_tokens),
+        )
+
+    def depths(
+        self, requests: Sequence[Sequence[Trial]], *, num_draft_tokens: int
+    ) -> list[list[int]]:
+        """See the protocol."""
+        return self._runtime.answer(
+            "depths",
+            lambda: self._inner.depths(requests, num_draft_tokens=num_draft_tokens),
+            lambda value: answers.depths(value, list(map(len, requests)), num_draft_tokens),
         )
 
     def state(self) -> State:

@@ -82,7 +82,8 @@ def oracles(
         limits = TimeLimits(open=OPEN_FACTOR * seconds, call=seconds)
         runtime = process = ProcessRuntime(command, limits, cast("str", config.getoption("device")))
     try:
-        materials = builtin.zoo_materials(tmp_path_factory.mktemp("checkpoints"))
+        folder = tmp_path_factory.mktemp("checkpoints")
+        materials = builtin.zoo_materials(folder, cast("int", config.getoption("seed")))
         found = Oracles(runtime, materials)
     except RuntimeFailure as error:
         pytest.exit(f"--runtime-cmd {command}: {error}", returncode=2)

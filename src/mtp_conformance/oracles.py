@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -58,6 +58,7 @@ class Materials:
         expert_sizes: from a checkpoint to its routed experts.
         routing: from (checkpoint, tokens) to the experts that the specification chooses, by layer
             with experts and by token.
+        seed: of all of this, and of what a case draws at random; 0 is the usual one.
     """
 
     checkpoint: Callable[[str, str], Path]
@@ -67,6 +68,7 @@ class Materials:
     expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
     expert_sizes: Callable[[Path], ExpertSizes]
     routing: Callable[[Path, Sequence[int]], list[list[tuple[int, ...]]]]
+    seed: int = 0
 
 
 class NotDeterministic(Exception):
@@ -86,6 +88,11 @@ class Oracles:
         self._deterministic: set[GroupKey] = set()
         self._tie_free: dict[GroupKey, int] = {}
         self._exact: dict[tuple[GroupKey, int, str, int], bool] = {}
+
+    @property
+    def seed(self) -> int:
+        """Of models, text, and of what a case draws at random."""
+        return self._materials.seed
 
     def need(self, *capabilities: Capability) -> None:
         """Refuse a case the runtime does not offer enough for.
@@ -133,6 +140,17 @@ class Oracles:
         if head_rows not in self.description.head_rows:
             raise Unsupported(f"{self.description.name} makes no head rows from {head_rows}")
         return Options(strategy=strategy, head_rows=head_rows)
+
+    def with_policy(self, cell: Cell) -> Options:
+        """How the sessions of a cell decode whose depth a policy chooses.
+
+        Raises:
+            Unsupported: the runtime has no such policy, or no such strategy.
+        """
+        policy = str(cell.params["policy"])
+        if policy not in self.description.depth_policies:
+            raise Unsupported(f"{self.description.name} has no depth policy {policy}")
+        return replace(self.options(cell), depth_policy=policy)
 
     def prefill_like(
         self, cell: Cell, *, stopped: bool = False

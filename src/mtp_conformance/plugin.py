@@ -6,6 +6,7 @@ pytest-xdist each worker classifies its own outcomes and sends them along with t
 writes ``report.jsonl`` and prints the summary.
 """
 
+import argparse
 import contextlib
 import hashlib
 import os
@@ -54,7 +55,7 @@ from mtp_conformance.reporting import shard
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
 
 PROFILES = ("default", "gate", "full", "nightly", "peers", "smoke")
-_USUAL = {"device": "cpu", "mx_compile": "off", "time_limit": "60.0"}
+_USUAL = {"device": "cpu", "mx_compile": "off", "time_limit": "60.0", "seed": "0"}
 _PROPERTY = "mtp_conformance"
 _REPORT_NAME = "report.jsonl"
 SETTINGS = "pytest_settings.toml"
@@ -150,6 +151,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("off", "on"),
         default="off",
         help="mx.compile for the whole run: off is eager (default), on compiles once, up front",
+    )
+    group.addoption(
+        "--seed",
+        metavar="N",
+        type=_seed,
+        default=0,
+        help="of the models' weights, the text and the stories; 0 is the usual one (default: 0)",
     )
     group.addoption(
         "--known",
@@ -691,7 +699,7 @@ class _Recorder:
                 cases=cases,
                 runtime={"name": name, **self._config.stash.get(_runtime_key, {}), **self._given()},
                 profile=cast("str", self._config.getoption("profile")),
-                seed=_seed(self._config),
+                seed=cast("int", self._config.getoption("seed")),
                 argv=[str(argument) for argument in self._config.invocation_params.args],
                 shard=self._shard(),
                 probe=self._probe(),
@@ -744,10 +752,11 @@ def _crashed(result: Result, message: str) -> Result:
     return replace(result, verdict=Verdict.ERROR, reason=message, failure=failure)
 
 
-def _seed(config: pytest.Config) -> int | None:
-    """Hypothesis's seed, where one was given: the only randomness that pytest hands out."""
-    seed = cast("str | None", config.getoption("hypothesis_seed", None))
-    return int(seed) if seed and seed.isdecimal() else None
+def _seed(text: str) -> int:
+    """A whole number from 0; anything else is refused by the option's name."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0")
+    return int(text)
 
 
 def _sorted_cases(cases: Iterable[Case]) -> list[Case]:

@@ -35,6 +35,7 @@ from mtp_conformance.protocol import (
     Generated,
     Options,
     Outcome,
+    Trial,
 )
 
 Json = dict[str, Any]
@@ -202,8 +203,11 @@ class ProcessSession:
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
+        stop_strings: Sequence[str] = (),
     ) -> Generated:
         """See the protocol."""
+        # An older adapter's `generate` has no such argument.
+        text = {"stop_strings": list(stop_strings)} if stop_strings else {}
         result = self._ask(
             "generate",
             tokens=list(tokens),
@@ -212,10 +216,25 @@ class ProcessSession:
             eos_token_ids=list(eos_token_ids),
             stop_sequences=[list(stop) for stop in stop_sequences],
             guess=None if guess is None else list(guess),
+            **text,
         )
         counts = (_integer(result, name) for name in ("drafted", "accepted"))
         drafts = cast("list[list[int]]", result.get("drafts") or [])
-        return Generated(_tokens(result), *counts, drafts=tuple(map(tuple, drafts)))
+        return Generated(
+            _tokens(result),
+            *counts,
+            drafts=tuple(map(tuple, drafts)),
+            text=str(result.get("text") or ""),
+            logprobs=tuple(cast("list[float]", result.get("logprobs") or [])),
+        )
+
+    def depths(
+        self, requests: Sequence[Sequence[Trial]], *, num_draft_tokens: int
+    ) -> list[list[int]]:
+        """See the protocol."""
+        trials = [[asdict(trial) for trial in request] for request in requests]
+        result = self._ask("depths", requests=trials, num_draft_tokens=num_draft_tokens)
+        return cast("list[list[int]]", result.get("depths"))
 
     def state(self) -> dict[str, mx.array]:
         """See the protocol."""
@@ -393,6 +412,7 @@ def _description(card: Json) -> Description:
             head_rows=tuple(card.get("head_rows", ("draft",))),
             max_draft_tokens=int(card["max_draft_tokens"]),
             after_stop=str(card.get("after_stop", "frontier")),
+            depth_policies=tuple(card.get("depth_policies", ())),
             notes={str(k): str(v) for k, v in card.get("notes", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -43,6 +43,8 @@ class Capability(str, Enum):
     PENALTY = "penalty"  # the options' repetition penalty
     MASK = "mask"  # the options' allowed tokens
     EXPERTS = "experts"  # routed experts on disk, under the options' budgets
+    TEXT = "text"  # generate up to a stop string; text and log-probabilities of what it emitted
+    POLICY = "policy"  # K chosen by a policy, which can be asked what it would choose
 
 
 LEVELS: Mapping[str, tuple[Capability, ...]] = {
@@ -55,6 +57,8 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL, Capability.CONTINUE),
     "experts": (Capability.EXPERTS,),
     "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
+    "text": (Capability.TEXT,),
+    "policy": (Capability.POLICY,),
 }
 """Capabilities by level; a runtime may offer part of a level."""
 
@@ -84,6 +88,7 @@ class Description:
         after_stop: where the caches are once `generate` ended: at the `frontier`, holding every
             emitted token but the last; at all `emitted` tokens; or anywhere in the verified
             `block`, of which nothing is claimed then.
+        depth_policies: POLICY: ways of choosing K round by round.
         notes: what a reader of the report should know, by topic: how a model is loaded where
             that is not the runtime's own loader, which settings make it draft.
     """
@@ -96,6 +101,7 @@ class Description:
     head_rows: tuple[str, ...] = ("draft",)
     max_draft_tokens: int = 8
     after_stop: str = "frontier"
+    depth_policies: tuple[str, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -130,6 +136,7 @@ class Options:
         repetition_context_size: how many tokens, the prompt's included, are recent.
         allowed_tokens: MASK: the i-th emitted token, from 0, is one of the i-th of these
             lists; they start again after the last. Empty: any token.
+        depth_policy: POLICY: one of the description's; the empty string drafts as deep as it may.
     """
 
     strategy: str = ""
@@ -149,6 +156,7 @@ class Options:
     repetition_penalty: float = 1.0
     repetition_context_size: int = 20
     allowed_tokens: Sequence[Sequence[int]] = ()
+    depth_policy: str = ""
 
     @property
     def greedy(self) -> bool:
@@ -185,18 +193,39 @@ class Generated:
         drafted: draft tokens verified.
         accepted: draft tokens that stood.
         drafts: what the runtime drafted, a tuple a verify pass, where it shows that; else empty.
+        text: TEXT: of the emitted tokens, up to where a stop string begins.
+        logprobs: TEXT: the log-probability of every emitted token.
     """
 
     tokens: tuple[int, ...]
     drafted: int
     accepted: int
     drafts: tuple[tuple[int, ...], ...] = ()
+    text: str = ""
+    logprobs: tuple[float, ...] = ()
 
     @property
     def engagement(self) -> dict[str, int]:
         """Counts for a witness."""
         rejected = self.drafted - self.accepted
         return {"drafted": self.drafted, "accepted": self.accepted, "rejected": rejected}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A round as a policy will find it, however many drafts it chooses.
+
+    Attributes:
+        stand: drafts that will stand, if there are as many.
+        draft_seconds: of one draft.
+        verify_seconds: of a verify pass with 0, 1, .. drafts.
+        rewind_seconds: of the rewind, if a draft is rejected.
+    """
+
+    stand: int
+    draft_seconds: float
+    verify_seconds: Sequence[float]
+    rewind_seconds: float
 
 
 class RuntimeSession(Protocol):
@@ -227,11 +256,24 @@ class RuntimeSession(Protocol):
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
+        stop_strings: Sequence[str] = (),
     ) -> Generated:
         """STREAM: prefill and decode to an end; the session stays there.
 
         `guess[i]` is the draft for the i-th emitted token (GUESS); without it the head
-        drafts. With `num_draft_tokens=0` this is plain decoding.
+        drafts. With `num_draft_tokens=0` this is plain decoding. `stop_strings` are given
+        to a runtime with TEXT alone: the token that completes one is the last.
+        """
+        ...
+
+    def depths(
+        self, requests: Sequence[Sequence[Trial]], /, *, num_draft_tokens: int
+    ) -> list[list[int]]:
+        """POLICY: K for every round of these requests, one after another, by a fake clock.
+
+        The options' policy, new and with nothing measured, is asked for up to
+        `num_draft_tokens` drafts and told what the trial makes of its choice. Nothing is
+        decoded and no real time is taken.
         """
         ...
 

@@ -33,6 +33,7 @@ from mtp_conformance.protocol import (
     Outcome,
     RuntimeSession,
     SmallestSession,
+    Trial,
 )
 
 Json = dict[str, Any]
@@ -131,6 +132,11 @@ class _Server:
         if op == "generate":
             made = session.generate(args.pop("tokens"), **args)
             return self._generated(answers.generated(made, args["num_draft_tokens"]))
+        if op == "depths":
+            most = args["num_draft_tokens"]
+            trials = [[Trial(**trial) for trial in request] for request in args["requests"]]
+            chosen = session.depths(trials, num_draft_tokens=most)
+            return {"depths": answers.depths(chosen, list(map(len, trials)), most)}
         if op == "state":
             return {"arrays": self._write(answers.state(session.state()))}
         if op == "timings":
@@ -150,7 +156,9 @@ class _Server:
     def _generated(made: Generated) -> Json:
         counts = {"drafted": made.drafted, "accepted": made.accepted}
         drafts = [[int(token) for token in drafts] for drafts in made.drafts]
-        return {"tokens": [int(token) for token in made.tokens], **counts, "drafts": drafts}
+        tokens = [int(token) for token in made.tokens]
+        text = {"text": made.text, "logprobs": [float(p) for p in made.logprobs]}
+        return {"tokens": tokens, **counts, "drafts": drafts, **text}
 
     def _outcome(self, outcome: Outcome) -> Json:
         record: Json = {

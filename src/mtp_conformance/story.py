@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.stateful import (
@@ -40,13 +40,16 @@ EXAMPLES = Path(os.environ.get("MTP_CONFORMANCE_EXAMPLES", ".hypothesis/stories"
 """Where profile `nightly` keeps failing stories, to be shared so that one replays anywhere."""
 
 
-def search(profile: str) -> settings:
-    """How long stories are looked for: seconds and always the same, or far and at random."""
+def search(profile: str, number: int = 0) -> settings:
+    """How long stories are looked for: seconds and always the same, or far and at random.
+
+    A seed gives other stories than none, and always the same ones.
+    """
     far = profile == "nightly"
     return settings(
         max_examples=60 if far else 5,
         stateful_step_count=40 if far else 10,
-        derandomize=not far,
+        derandomize=not far and not number,
         database=DirectoryBasedExampleDatabase(EXAMPLES) if far else None,
         deadline=None,
         print_blob=False,
@@ -71,9 +74,12 @@ def tell_stories(oracles: Oracles, cell: Cell, witness: Witness, profile: str) -
         def machine() -> Story:
             return Story(oracles, group, options, witness, Path(folder) / "saved")
 
+        if oracles.seed:
+            machine = seed(oracles.seed)(machine)
+
         # It calls what it is given without arguments, and so takes more than classes.
         factory = cast("type[RuleBasedStateMachine]", machine)
-        run_state_machine_as_test(factory, settings=search(profile))
+        run_state_machine_as_test(factory, settings=search(profile, oracles.seed))
 
 
 class Story(RuleBasedStateMachine):

@@ -23,6 +23,7 @@ from mtp_conformance.verdict import Verdict
 BUDGETS = {"default": 90}
 
 _SHOWN_FAILURES = 5
+_LOG_WIDTH = 240
 _WITNESS_WORDS = {
     "drafted": "drafted",
     "accepted": "accepted",
@@ -42,7 +43,7 @@ def render(
     width: int,
     pages: Sequence[Path] = (),
 ) -> str:
-    """The summary as text of at most ``width`` columns, but for commands, which never wrap."""
+    """The summary as text of at most ``width`` columns on a terminal; commands never wrap."""
     sink = io.StringIO()
     console = Console(
         file=sink,
@@ -53,7 +54,8 @@ def render(
         highlight=False,
         legacy_windows=False,
     )
-    console.print(_table(results, plain=not colour))
+    # A log has no width to keep to, and a cut number would say nothing.
+    console.print(_table(results, plain=not colour), width=None if colour else _LOG_WIDTH)
     for line in _lines(results, seconds, profile, _report_line(report, pages)):
         console.print(line, soft_wrap=True)
     return sink.getvalue() if colour else _without_trailing_blanks(sink.getvalue())
@@ -110,9 +112,9 @@ def _report_line(report: Path | None, pages: Sequence[Path]) -> str:
 def _table(results: Sequence[Result], *, plain: bool) -> Table:
     areas = sorted({_area(result) for result in results})
     table = Table(box=box.MARKDOWN if plain else box.SIMPLE_HEAD)
-    table.add_column("model")
+    table.add_column("model", overflow="fold")
     for area in areas:
-        table.add_column(area, justify="right")
+        table.add_column(area, justify="right", overflow="fold")
     for model in sorted({_model(result) for result in results}):
         of_model = [result for result in results if _model(result) == model]
         cells = [[result for result in of_model if _area(result) == area] for area in areas]

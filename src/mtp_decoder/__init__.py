@@ -23,11 +23,14 @@ from mtp_decoder.errors import (
     UnrewindableCacheError,
 )
 from mtp_decoder.generate import emit, generate_step
+from mtp_decoder.policy import Depth, DepthPolicy, RateAware, RoundCost, StreakFallback
 from mtp_decoder.processing import Following, TokenMask
 from mtp_decoder.prompt_cache import make_prompt_cache
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import Round, Session, Verification
+from mtp_decoder.stopping import Stops
+from mtp_decoder.stream import Response, stream_generate
 from mtp_decoder.target import Head, Layer, PooledLayer, RecurrentLayer, Target
 
 __all__ = [
@@ -37,18 +40,25 @@ __all__ = [
     "CheckpointError",
     "Counters",
     "DecoderError",
+    "Depth",
+    "DepthPolicy",
     "Following",
     "Head",
     "HeadRows",
     "Layer",
     "PooledLayer",
+    "RateAware",
     "RecurrentLayer",
+    "Response",
     "Rewind",
     "RewindError",
     "Round",
+    "RoundCost",
     "Sampling",
     "Session",
     "SessionFileError",
+    "Stops",
+    "StreakFallback",
     "Target",
     "TokenMask",
     "UnrewindableCacheError",
@@ -56,4 +66,5 @@ __all__ = [
     "emit",
     "generate_step",
     "make_prompt_cache",
+    "stream_generate",
 ]

@@ -28,11 +28,14 @@ from mtp_decoder.experts import (
     stores_of,
 )
 from mtp_decoder.generate import check_arguments, emit
+from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import load, read_config
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import Session, check_model
+from mtp_decoder.stopping import Stops
 from mtp_decoder.target import Head, Target
+from mtp_decoder.text import TextStream
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -65,6 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--prompt", required=True, metavar="TEXT", help="text to go on from; - reads stdin")
     add("--num-draft-tokens", type=int, default=3, metavar="K", help="drafts a round (3)")
     add("--max-tokens", type=int, default=256, metavar="N", help="-1 for no limit (256)")
+    add(
+        "--depth-policy",
+        choices=[depth.value for depth in Depth],
+        default=Depth.FIXED.value,
+        help="fixed: K drafts every round; streak: none for a while after rounds that accepted "
+        "nothing; rate: as many as pay by measured cost",
+    )
+    add("--stop", action="append", default=[], metavar="TEXT", help="end there; repeatable")
     add("--temp", type=float, default=0.0, metavar="T", help="0 takes the likeliest (0)")
     add("--top-p", type=float, default=1.0, metavar="P", help="likeliest that come to P (1)")
     add("--top-k", type=int, default=0, metavar="N", help="the N likeliest; 0 for all (0)")
@@ -159,15 +170,17 @@ def _generate(arguments: argparse.Namespace) -> int:
     prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
     session, stores = _session(arguments)
     session.check_prompt(prompt)
-    ends = [] if arguments.ignore_eos else [(token,) for token in tokenizer.eos_token_ids]
+    ends = [] if arguments.ignore_eos else list(tokenizer.eos_token_ids)
+    text = TextStream(tokenizer, arguments.stop, tokenizer.eos_token_ids)
     emissions = emit(
         session,
         prompt,
         num_draft_tokens=arguments.num_draft_tokens,
         max_tokens=arguments.max_tokens,
-        stops=ends,
+        stops=Stops(ends, text=text),
+        policy=make_policy(arguments.depth_policy),
     )
-    output = _Output(tokenizer, quiet=arguments.json)
+    output = _Output(text, quiet=arguments.json)
     start, interrupted = time.perf_counter(), False
     try:
         for token, _, _ in emissions:
@@ -288,32 +301,25 @@ class _Output:
     An end of text is a token, and no text.
     """
 
-    def __init__(self, tokenizer: Any, *, quiet: bool) -> None:
+    def __init__(self, stream: TextStream, *, quiet: bool) -> None:
         self.tokens: list[int] = []
-        self._tokenizer = tokenizer
-        self._detokenizer: Any = None if quiet else tokenizer.detokenizer
-
-    @property
-    def text(self) -> str:
-        """The text of all tokens so far."""
-        ends = self._tokenizer.eos_token_ids
-        return self._tokenizer.decode([token for token in self.tokens if token not in ends])
+        self.text = ""
+        self._stream = stream
+        self._quiet = quiet
 
     def add(self, token: int) -> None:
         """Take one more token."""
+        self._show(self._stream.piece(len(self.tokens)))
         self.tokens.append(token)
-        if self._detokenizer is not None and token not in self._tokenizer.eos_token_ids:
-            self._detokenizer.add_token(token)
-            self._print()
 
     def finish(self) -> None:
-        """Print what the detokenizer still holds back."""
-        if self._detokenizer is not None:
-            self._detokenizer.finalize()
-            self._print()
+        """Print what was held back."""
+        self._show(self._stream.finish())
 
-    def _print(self) -> None:
-        print(self._detokenizer.last_segment, end="", flush=True)
+    def _show(self, text: str) -> None:
+        self.text += text
+        if not self._quiet:
+            print(text, end="", flush=True)
 
 
 def _report(

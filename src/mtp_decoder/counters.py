@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import mlx.core as mx
 
 PHASES = ("prefill", "draft", "verify", "accept", "rewind")
+
+
+def _now() -> float:
+    return time.perf_counter()
 
 
 @dataclass
@@ -19,7 +23,8 @@ class Counters:
     `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
     accepted that many; a draft counts as accepted once it is emitted. A round that had nothing
     to rewind counts no rewind. Seconds are wall time; every phase evaluates what it encloses
-    before its clock stops, and the phases of a call come to the time it takes.
+    before its clock stops, and the phases of a call come to the time it takes. `clock` gives
+    seconds since any moment.
     """
 
     rounds: int = 0
@@ -30,6 +35,7 @@ class Counters:
     drafted_by_depth: list[int] = field(default_factory=list[int])
     accepted_by_depth: list[int] = field(default_factory=list[int])
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    clock: Callable[[], float] = field(default=_now, repr=False, compare=False)
 
     @property
     def rejected(self) -> int:
@@ -63,9 +69,9 @@ class Counters:
         stops once everything that was submitted inside is done.
         """
         mx.synchronize()
-        start = time.perf_counter()
+        start = self.clock()
         try:
             yield
         finally:
             mx.synchronize()
-            self.seconds[name] += time.perf_counter() - start
+            self.seconds[name] += self.clock() - start

@@ -6,19 +6,21 @@ the generator — the caches hold every token handed out but the last one.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
 import mlx.core as mx
 
+from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import DecoderError
+from mtp_decoder.policy import Depth, DepthPolicy, Fixed, RoundCost, make_policy
 from mtp_decoder.processing import LogitsProcessor, TokenMask
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.rules import Sampler
 from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import NO_HEAD, Round, Session, check_count, check_model, whole_number
+from mtp_decoder.stopping import Stops
 from mtp_decoder.target import Head, Target
 
 Emission = tuple[int, mx.array, bool]
@@ -31,6 +33,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     head: Head | None = None,
     *,
     num_draft_tokens: int = 3,
+    depth_policy: DepthPolicy | Depth | str = Depth.FIXED,
     max_tokens: int = 256,
     sampler: Sampler | None = None,
     temp: float = 0.0,
@@ -50,6 +53,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     head_rows: HeadRows | str = HeadRows.DRAFT,
     eos_token_ids: Sequence[int] = (),
     stop_sequences: Sequence[Sequence[int]] = (),
+    stops: Stops | None = None,
     draft_source: DraftSource | None = None,
 ) -> Generator[Emission, None, None]:
     """Yield tokens after a prompt.
@@ -62,6 +66,9 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         model: the target.
         head: its MTP head; needed for `num_draft_tokens` above 0.
         num_draft_tokens: K, drafts a round; fewer where the budget ends.
+        depth_policy: how many of them each round drafts: `fixed`, all; `streak`, none for a while
+            after rounds that accepted nothing; `rate`, as many as pay by measured cost. An object
+            of `mtp_decoder.policy` can be handed from request to request.
         max_tokens: tokens to emit at most; -1 for no limit.
         sampler: log-probabilities [rows, V] to token ids [rows], in place of the next six.
         temp: temperature; 0 takes the likeliest token.
@@ -84,6 +91,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         head_rows: what the head's rows of accepted drafts are made from.
         eos_token_ids: tokens that end generation; emitted, then it ends.
         stop_sequences: token sequences that end generation once emitted.
+        stops: in place of both, perhaps with stop strings; `stream_generate` makes one.
         draft_source: drafts in place of the head's, from (all tokens so far, K) to at most K
             token ids; a prompt lookup, say. The head, if there is one, is kept in step.
 
@@ -99,7 +107,8 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         max_tokens,
         has_drafts=head is not None or draft_source is not None,
     )
-    stops = check_stops(eos_token_ids, stop_sequences)
+    stops = stops or Stops(eos_token_ids, stop_sequences)
+    policy = make_policy(depth_policy)
     session = Session(
         model,
         head if num_draft_tokens or prompt_cache is not None else None,
@@ -126,6 +135,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         max_tokens=max_tokens,
         stops=stops,
         draft_source=draft_source,
+        policy=policy,
     )
 
 
@@ -142,35 +152,15 @@ def check_arguments(num_draft_tokens: int, max_tokens: int, *, has_drafts: bool)
         raise DecoderError(NO_HEAD)
 
 
-def check_stops(
-    eos_token_ids: Sequence[int], stop_sequences: Sequence[Sequence[int]]
-) -> list[tuple[int, ...]]:
-    """Both kinds of stop as sequences of tokens.
-
-    Raises:
-        DecoderError: an empty stop, or not the nesting asked for.
-    """
-    try:
-        stops = [tuple(operator.index(token) for token in stop) for stop in stop_sequences]
-        stops += [(operator.index(token),) for token in eos_token_ids]
-    except TypeError as error:
-        raise DecoderError(
-            "eos_token_ids is a list of token ids, stop_sequences a list of lists of token ids: "
-            f"{error}"
-        ) from error
-    if not all(stops):
-        raise DecoderError("a stop sequence is empty")
-    return stops
-
-
 def emit(
     session: Session,
     prompt: Sequence[int],
     *,
     num_draft_tokens: int,
     max_tokens: int = -1,
-    stops: Sequence[tuple[int, ...]] = (),
+    stops: Stops | Sequence[Sequence[int]] = (),
     draft_source: DraftSource | None = None,
+    policy: DepthPolicy | None = None,
     on_round: Callable[[Round], None] | None = None,
 ) -> Generator[Emission, None, None]:
     """Drive a session as `generate_step` does; the caller keeps it and its counters.
@@ -180,11 +170,16 @@ def emit(
     if max_tokens == 0:
         return
     done = 0
+    policy = policy or Fixed()
+    ends_at = stops if isinstance(stops, Stops) else Stops(stop_sequences=stops)
+    policy.begin()
     outcome = session.prefill(prompt)
     while True:
-        left = len(outcome.tokens) if max_tokens < 0 else max_tokens - done
-        count = min(_until_stop(session.history, len(outcome.tokens), done, stops), left)
-        ends = count < len(outcome.tokens) or _stopped(session.history, done + count, stops)
+        new = len(outcome.tokens)
+        left = new if max_tokens < 0 else min(new, max_tokens - done)
+        tail = session.history[-(new + ends_at.reach) :]
+        count = ends_at.until(tail[: len(tail) - new + left], left, done)
+        ends = count < len(outcome.tokens) or ends_at.ended_after is not None
         if count < len(outcome.tokens):
             session.cut(count)
         handed_out = 0
@@ -199,25 +194,29 @@ def emit(
         if ends or done == max_tokens:
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
-        k = min(num_draft_tokens, budget)
+        k = _depth(policy, min(num_draft_tokens, budget))
         drafts = None if draft_source is None else list(draft_source(session.history, k))[:k]
+        before = dict(session.counters.seconds)
         outcome = session.round(k, drafts=drafts)
+        policy.observe(_cost(outcome, before, session.counters))
         if on_round is not None:
             on_round(outcome)
 
 
-def _until_stop(
-    history: Sequence[int], new: int, done: int, stops: Sequence[tuple[int, ...]]
-) -> int:
-    """How many of the last `new` tokens come up to the first stop, that one included."""
-    reach = new + max((len(stop) for stop in stops), default=0)
-    tail = history[-reach:]
-    for count in range(1, new + 1):
-        if _stopped(tail[: len(tail) - new + count], done + count, stops):
-            return count
-    return new
+def _depth(policy: DepthPolicy, most: int) -> int:
+    k = policy.depth(most)
+    if not 0 <= k <= most:
+        raise DecoderError(f"the depth policy chose {k} drafts where 0 to {most} are possible")
+    return k
 
 
-def _stopped(tail: Sequence[int], emitted: int, stops: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the emitted tokens, the last `emitted` of a tail of history, end with a stop."""
-    return any(len(stop) <= emitted and tuple(tail[-len(stop) :]) == stop for stop in stops)
+def _cost(outcome: Round, before: dict[str, float], counters: Counters) -> RoundCost:
+    """What a round cost, by the session's own clock."""
+    spent = {phase: seconds - before[phase] for phase, seconds in counters.seconds.items()}
+    return RoundCost(
+        drafted=len(outcome.drafts),
+        accepted=outcome.accepted,
+        draft_seconds=spent["draft"],
+        verify_seconds=spent["verify"] + spent["accept"],
+        rewind_seconds=spent["rewind"],
+    )

@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from mtp_decoder import generate_step
+from mtp_decoder import Stops, generate_step
 from tests.decoder.command_line import CommandLine
 from tests.decoder.conftest import Zoo
 
 
 def _emissions(*tokens: int) -> Callable[..., Iterator[tuple[int, None, bool]]]:
-    """Something in place of `emit` that emits these tokens."""
-    return lambda *arguments, **options: ((token, None, False) for token in tokens)
+    """Something in place of `emit` that emits these tokens up to a stop."""
+
+    def emissions(
+        *arguments: Any, stops: Stops, **options: Any
+    ) -> Iterator[tuple[int, None, bool]]:
+        for at, token in enumerate(tokens):
+            stops.until([token], 1, at)
+            yield token, None, False
+            if stops.ended_after:
+                return
+
+    return emissions
 
 
 def test_the_tokens(generate: CommandLine, checkpoint: Callable[..., Path], zoo: Zoo) -> None:
@@ -50,6 +60,15 @@ def test_the_text(
     done = generate(checkpoint("gdn"))
     assert done.out.startswith("some text\n\n3 prompt tokens, 10 tokens")
     assert "endoftext" not in done.out
+
+
+def test_a_stop_string(
+    generate: CommandLine, checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text ends where a stop string begins, the tokens with the one that completes it."""
+    monkeypatch.setattr("mtp_decoder.__main__.emit", _emissions(*b"some text and more"))
+    done = generate(checkpoint("gdn"), "--stop", "never", "--stop", "xt")
+    assert done.out.startswith("some te\n\n3 prompt tokens, 9 tokens")
 
 
 def test_the_end_of_text_in_json(

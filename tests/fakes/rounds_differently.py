@@ -44,7 +44,7 @@ class RoundsDifferently(BuiltinRuntime):
         target, head = load_model(model, checkpoint)
         target = _with_kernel(target, self.layer)
         options = replace(options, prefill_step_size=1)
-        return BuiltinSession(session_of(target, head, options), target, head, options)
+        return BuiltinSession(session_of(target, head, options), target, head, options, checkpoint)
 
 
 def _with_kernel(target: Any, layer: int) -> Any:

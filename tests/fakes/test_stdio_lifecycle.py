@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.emit.test_stop_text import test_stop_text as text_case
 from conformance.lifecycle.test_cancel import test_leaves_nothing as cancel_case
 from conformance.lifecycle.test_continue import test_after_rounds as after_rounds_case
 from conformance.lifecycle.test_continue import test_after_stop as after_stop_case
@@ -15,6 +17,8 @@ from conformance.lifecycle.test_exceptions import test_in_a_round as round_case
 from conformance.lifecycle.test_fork import test_as_if_alone as fork_case
 from conformance.lifecycle.test_save import test_goes_on as save_case
 from conformance.lifecycle.test_save import test_saved_file as file_case
+from conformance.policy.test_recovers import test_recovers as policy_case
+from conformance.policy.test_stream import test_stream as policy_stream_case
 from conformance.rewind.test_quantised import test_every_accept as quantised_case
 from mtp_conformance import Cell, Oracles, Unsupported, Witness
 from mtp_conformance.adapters.builtin import make_runtime
@@ -32,6 +36,9 @@ CASES: dict[str, tuple[Any, Cell]] = {
     "error in a round": (round_case, DEEP),
     "error in a prompt": (prompt_case, CELL),
     "quantised": (quantised_case, WIDE),
+    "stop string": (text_case, DEEP),
+    "policy": (policy_case, replace(CELL, extra=(("policy", "streak"),))),
+    "policy's stream": (policy_stream_case, replace(DEEP, extra=(("policy", "streak"),))),
 }
 Make = Callable[[Runtime], Oracles]
 

@@ -14,6 +14,7 @@ import pytest
 
 from mtp_decoder import generate, session
 from mtp_decoder.session import Session
+from mtp_decoder.stopping import Stops
 from tests.faults.editing import edit
 from tests.faults.fault import Claim, Family, Fault, Shot, pairs, shot
 
@@ -62,7 +63,7 @@ def _trusts_drafted_stop(patch: pytest.MonkeyPatch) -> None:
         (
             "outcome = session.round(k, drafts=drafts)",
             "outcome = session.round(k, drafts=drafts)\n"
-            "        if any((draft,) in stops for draft in outcome.drafts):\n"
+            "        if any((draft,) in ends_at._stops for draft in outcome.drafts):\n"
             "            done = max_tokens - len(outcome.tokens)",
         ),
     )
@@ -70,7 +71,7 @@ def _trusts_drafted_stop(patch: pytest.MonkeyPatch) -> None:
 
 def _only_the_last_token(patch: pytest.MonkeyPatch) -> None:
     """Of a block only the last token is held to the stops."""
-    edit(patch, generate._until_stop, ("if _stopped(", "if count == new and _stopped("))
+    edit(patch, Stops.until, ("if self._ends(", "if count == new and self._ends("))
 
 
 def _block_charged_first(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import accepting, rejecting, rules
+from mtp_decoder import accepting, randomness, rejecting, rules, sampling
 from mtp_decoder.processing import Processing, _Follower
 from mtp_decoder.session import Session
 from tests.faults.editing import edit
@@ -21,6 +21,7 @@ HOT = (("acceptance", "rejection"), ("temperature", "2"))
 OWN = shot("sample.law.own-drafts", "gdn-agree", k=1, extra=HOT)
 GIVEN = shot("sample.law.given-drafts", "gdn-agree", k=2, extra=HOT)
 SEEDED = shot("sample.stream.guessed-drafts", "window", k=4)
+LIKELIEST = shot("sample.stream.likeliest-drafts", "window", k=1)
 EARLY = shot("sample.seed.early-or-late", "gdn", k=0)
 PENALTY = shot("sample.processor.penalty", "window", k=4)
 MASK = shot("sample.mask.guessed-drafts", "window", k=4)
@@ -154,6 +155,57 @@ def _matcher_stays_ahead(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _matcher_never_goes_back(patch: pytest.MonkeyPatch) -> None:
+    """A matcher is never told that tokens were not emitted after all."""
+    edit(patch, _Follower.move_to, ("self.what.rewind(len(self._told) - common)", "pass"))
+
+
+def _fork_shares_its_matcher(patch: pytest.MonkeyPatch) -> None:
+    """A fork tells the very matcher of the session it came from."""
+    edit(patch, _Follower.fork, ("self.what.fork()", "self.what"))
+
+
+def _last_of_equals(patch: pytest.MonkeyPatch) -> None:
+    """Of equal probabilities at a cut the highest ids stay."""
+    edit(
+        patch,
+        sampling.keep_largest,
+        (
+            "mx.cumsum(tied.astype(mx.int32), axis=-1)",
+            "mx.cumsum(tied.astype(mx.int32), axis=-1, reverse=True)",
+        ),
+    )
+
+
+def _law_of_the_row_before(patch: pytest.MonkeyPatch) -> None:
+    """After a reject, what p has more than q is taken of the first draft's q."""
+    edit(patch, rejecting.judge, ("residual(p[i], q[i])", "residual(p[i], q[0])"))
+
+
+def _likeliest_draft_stands(patch: pytest.MonkeyPatch) -> None:
+    """A draft that is the likeliest token stands, whatever is sampled there."""
+    edit(
+        patch,
+        rules.Matching.judge,
+        (
+            "return _while_equal(self._pick(logits, position), drafts)",
+            "picked, best = self._pick(logits, position).tolist(), logits.argmax(-1).tolist()\n"
+            "    right = [d if d == b else p for p, b, d in zip(picked, best, drafts)]\n"
+            "    return _while_equal(mx.array([*right, *picked[len(right) :]]), drafts)",
+        ),
+    )
+
+
+def _seed_ignored(patch: pytest.MonkeyPatch) -> None:
+    """Random numbers hang on the position alone."""
+    edit(patch, randomness._bits, ('pack("<QQQ", seed,', 'pack("<QQQ", 0,'))
+
+
+# Two more were tried and are none: leaving out that followers are settled after a round, or after a
+# cancel. `Processing.row` settles them before it looks at any of them, so no token can differ; that
+# a user's own matcher is where the tokens are is held by tests/decoder/test_following_states.py.
+
+
 def _fault(
     name: str,
     ids: tuple[str, ...],
@@ -240,4 +292,30 @@ FAULTS = (
         shot("sample.mask.after-a-stop", "gdn", k=4),
         family=Family.CAP,
     ),
+    _fault(
+        "matcher-never-goes-back",
+        ("S11",),
+        "I10",
+        _matcher_never_goes_back,
+        shot("sample.mask.after-a-stop", "gdn", k=4),
+        family=Family.SKIP_RESTORE,
+    ),
+    _fault(
+        "fork-shares-its-matcher",
+        ("S11",),
+        "I10",
+        _fork_shares_its_matcher,
+        shot("sample.mask.fork", "gdn", k=2),
+        family=Family.ALIAS,
+    ),
+    _fault(
+        "last-of-equals-at-a-cut",
+        ("T13",),
+        "I6",
+        _last_of_equals,
+        shot("sample.cuts.lowest-of-equals", "attn-ties", k=2, prompt=6, extra=(("cut", "top-k"),)),
+    ),
+    _fault("law-of-the-row-before", ("S1",), "I11", _law_of_the_row_before, GIVEN),
+    _fault("likeliest-draft-stands", ("S1",), "I10", _likeliest_draft_stands, LIKELIEST),
+    _fault("seed-ignored", ("S6",), "I10", _seed_ignored, EARLY),
 )

@@ -139,6 +139,32 @@ def test_timings(timings: Any, said: str) -> None:
         answers.timings(timings)
 
 
+DEPTHS: dict[str, tuple[Any, str]] = {
+    "none": (None, "depths returned a NoneType"),
+    "flat": ([1, 2], "not a list of lists"),
+    "rounds": ([[1], [0]], r"depths chose for \[1, 1\] rounds, not \[2, 1\]"),
+    "many": ([[1, 4], [0]], "chose 4, where 0 to 3"),
+    "negative": ([[1, -1], [0]], "chose -1, where 0 to 3"),
+    "float": ([[1, 0.5], [0]], "chose 0.5, where 0 to 3"),
+}
+
+
+@pytest.mark.parametrize(("depths", "said"), DEPTHS.values(), ids=DEPTHS)
+def test_depths(depths: Any, said: str) -> None:
+    """One whole number a round, within what is possible."""
+    with pytest.raises(BadAnswer, match=said):
+        answers.depths(depths, [2, 1], 3)
+    assert answers.depths([(0, 3), [1]], [2, 1], 3) == [[0, 3], [1]]
+
+
+def test_text_and_logprobs() -> None:
+    """Text is a str, log-probabilities are numbers."""
+    with pytest.raises(BadAnswer, match="text is a bytes"):
+        answers.generated(Generated((1,), 0, 0, text=b"a"), 1)  # type: ignore[arg-type]
+    with pytest.raises(BadAnswer, match="logprobs are no numbers"):
+        answers.generated(Generated((1,), 0, 0, logprobs=("a",)), 1)  # type: ignore[arg-type]
+
+
 def test_session() -> None:
     """Something that prefills."""
     with pytest.raises(BadAnswer, match="fork returned a NoneType, not a session"):

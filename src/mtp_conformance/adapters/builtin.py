@@ -12,21 +12,25 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 from mlx_lm import __version__ as mlx_lm_version
 from mlx_lm.sample_utils import make_logits_processors
+from mlx_lm.tokenizer_utils import load as load_tokenizer
 
 from mtp_conformance.adapters.slow_caches import slow_down
 from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import ExpertSizes, Materials
-from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
+from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome, Trial
 from mtp_conformance.verdict import Unsupported
-from mtp_decoder import HeadRows, Rewind, Sampling, Session, emit
+from mtp_decoder import HeadRows, Rewind, Sampling, Session, Stops, emit
 from mtp_decoder.experts import OffloadSettings, Shards, group, offload, stores_of
+from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import load
+from mtp_decoder.rehearsing import rehearse
 from mtp_decoder.session import MAX_DRAFT_TOKENS
+from mtp_decoder.text import TextStream
 from reference_models import checkpoint as checkpoints
 from reference_models.chain import chained_drafts
 from reference_models.config import ConfigError
@@ -57,6 +61,7 @@ class BuiltinRuntime:
             strategies=tuple(strategy.value for strategy in Rewind),
             head_rows=tuple(policy.value for policy in HeadRows),
             max_draft_tokens=MAX_DRAFT_TOKENS,
+            depth_policies=tuple(depth.value for depth in Depth if depth is not Depth.FIXED),
         )
 
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
@@ -73,7 +78,8 @@ class BuiltinRuntime:
             target, head = load_experts(model, checkpoint, options)
         else:
             target, head = load_model(model, checkpoint)
-        return BuiltinSession(session_of(target, head, options), target, head, options)
+        session = session_of(target, head, options)
+        return BuiltinSession(session, target, head, options, checkpoint)
 
 
 @cache
@@ -116,6 +122,11 @@ def load_experts(model: str, checkpoint: Path, options: Options) -> tuple[Any, A
         if settings is None and model.endswith("+mlx-lm"):
             _count_experts(part)
     return target, head
+
+
+@cache
+def _tokenizer(checkpoint: Path) -> Any:
+    return load_tokenizer(checkpoint)
 
 
 class _CountedExperts:
@@ -212,17 +223,20 @@ class _Cycle:
 class BuiltinSession:
     """One `mtp_decoder.Session`."""
 
-    def __init__(self, session: Session, target: Any, head: Any, options: Options) -> None:
+    def __init__(
+        self, session: Session, target: Any, head: Any, options: Options, checkpoint: Path
+    ) -> None:
         self.session = session
         self._target = target
         self._head = head
         self._options = options
         self._slow = ("", 0)
+        self._checkpoint = checkpoint
 
     @property
-    def parts(self) -> tuple[Session, Any, Any, Options]:
+    def parts(self) -> tuple[Session, Any, Any, Options, Path]:
         """What the session was made of, for runtimes that build on it."""
-        return self.session, self._target, self._head, self._options
+        return self.session, self._target, self._head, self._options, self._checkpoint
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
@@ -268,6 +282,7 @@ class BuiltinSession:
         eos_token_ids: Sequence[int] = (),
         stop_sequences: Sequence[Sequence[int]] = (),
         guess: Sequence[int] | None = None,
+        stop_strings: Sequence[str] = (),
     ) -> Generated:
         """See the protocol."""
 
@@ -276,19 +291,34 @@ class BuiltinSession:
             return list(guess or ())[at : at + k]
 
         drafts: list[tuple[int, ...]] = []
-        stops = [tuple(stop) for stop in stop_sequences] + [(token,) for token in eos_token_ids]
+        text = TextStream(_tokenizer(self._checkpoint), stop_strings) if stop_strings else None
         emitted = emit(
             self.session,
             tokens,
             num_draft_tokens=num_draft_tokens,
             max_tokens=max_tokens,
-            stops=stops,
+            stops=Stops(eos_token_ids, stop_sequences, text),
+            policy=make_policy(self._options.depth_policy or Depth.FIXED),
             draft_source=None if guess is None else guessed,
             on_round=lambda done: drafts.append(done.drafts) if done.drafts else None,
         )
-        tokens_out = tuple(token for token, _, _ in emitted)
+        rows = [(token, logprobs) for token, logprobs, _ in emitted]
         counters = self.session.counters
-        return Generated(tokens_out, counters.drafted, counters.accepted, tuple(drafts))
+        said = Generated(
+            tuple(token for token, _ in rows), counters.drafted, counters.accepted, tuple(drafts)
+        )
+        if text is None:
+            return said
+        pieces = [text.piece(index) for index in range(len(rows))]
+        logprobs = tuple(float(cast("float", row[token].item())) for token, row in rows)
+        return replace(said, text="".join([*pieces, text.finish()]), logprobs=logprobs)
+
+    def depths(
+        self, requests: Sequence[Sequence[Trial]], *, num_draft_tokens: int
+    ) -> list[list[int]]:
+        """See the protocol."""
+        policy = make_policy(self._options.depth_policy or Depth.FIXED)
+        return [rehearse(policy, trials, num_draft_tokens) for trials in requests]
 
     def state(self) -> dict[str, mx.array]:
         """See the protocol."""
@@ -306,7 +336,7 @@ class BuiltinSession:
         strategy = chosen.strategy or Rewind.TAPE
         sampling = _sampling(chosen)
         twin.decode_with(rewind=strategy, head_rows=chosen.head_rows, sampling=sampling)
-        return type(self)(twin, self._target, self._head, chosen)
+        return type(self)(twin, self._target, self._head, chosen, self._checkpoint)
 
     def timings(self) -> dict[str, float]:
         """See the protocol."""
@@ -394,7 +424,7 @@ def warm_up() -> None:
                     session.round(())
 
 
-def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
+def zoo_checkpoint(model: str, dtype: str, folder: Path, seed: int = 0) -> Path:
     """The folder of a zoo model's checkpoint below `folder`, written there once.
 
     Raises:
@@ -404,17 +434,23 @@ def zoo_checkpoint(model: str, dtype: str, folder: Path) -> Path:
     path = folder / f"{name}-{dtype}"
     if not path.exists():
         try:
-            checkpoints.write_zoo(name, path, _DTYPES[dtype])
+            checkpoints.write_zoo(name, path, _DTYPES[dtype], seed)
         except ConfigError as error:
             raise UsageError(str(error)) from error
     return path
 
 
-def zoo_materials(folder: Path) -> Materials:
-    """The zoo's checkpoints, written below `folder` when asked for, and its text."""
+def zoo_materials(folder: Path, seed: int = 0) -> Materials:
+    """The zoo's checkpoints, written below `folder` when asked for, and its text.
+
+    Another seed than 0 draws other weights and starts elsewhere in the text.
+    """
+    text = (*prompt_tokens(40, "code"), *prompt_tokens(60, "prose"))
+    start = 37 * seed % len(text)
     return Materials(
-        checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder),
-        prompt=(*prompt_tokens(40, "code"), *prompt_tokens(60, "prose")),
+        checkpoint=lambda model, dtype: zoo_checkpoint(model, dtype, folder, seed),
+        prompt=(*text[start:], *text[:start]),
+        seed=seed,
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
         expected_drafts=lambda path, tokens, k: chained_drafts(*specified(path), tokens, k),

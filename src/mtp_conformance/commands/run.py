@@ -44,6 +44,7 @@ _PASSED_ON = (
     "shard",
     "strategies",
     "max_draft_tokens",
+    "seed",
 )
 _EXAMPLES = """examples:
   mtp-conformance run --out reports/mine --runtime my_adapter:make_runtime
@@ -87,6 +88,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add("-x", action="store_true", help="stop at the first failure")
     add("--device", choices=("cpu", "gpu"), default="cpu")
     add("--mx-compile", choices=("off", "on"), default="off")
+    add("--seed", metavar="N", default="0", help="of weights, text and stories (0)")
     add("--known", metavar="FILE", action="append", default=[], help="known failures")
     add("--quiet", action="store_true", help="no progress, the summary alone")
     add("--json", action="store_true", help="counts as JSON instead of the summary")

@@ -1,0 +1,1 @@
+"""Cases of how deep to draft, by a fake clock."""
