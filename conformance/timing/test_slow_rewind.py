@@ -1,44 +1,15 @@
 """A rewind that takes long."""
 
-import time
-from functools import cache
-
 import mlx.core as mx
 
+from conformance.timing.work import SHARE, TRIES, best, seconds, steps
 from mtp_conformance import Capability, Cell, Oracles, Unsupported, Witness, case
 from mtp_conformance.checked import CheckedSession
 from mtp_conformance.exactness import require_equal
 from mtp_conformance.grid import spread
 from mtp_conformance.group import Group
-from mtp_conformance.slowing import slowed
 
-LONG = 0.02
-"""Seconds of work that stand out from a round."""
-TRIES = 3
-LEAST = 0.25
-"""Part of what the work takes by itself that has to be charged; the computer may be busy."""
 OFFSETS = ("offset", "index_offset")
-
-
-@cache
-def steps() -> int:
-    """How many steps of work are long on this device."""
-    count = 2
-    while _seconds(count) < LONG:
-        count *= 2
-    return count
-
-
-def cost() -> float:
-    """Seconds that the work takes by itself, at best."""
-    return min(_seconds(steps()) for _ in range(TRIES))
-
-
-def _seconds(count: int) -> float:
-    (work,) = slowed([mx.zeros(1)], count)
-    start = time.perf_counter()
-    mx.eval(work)
-    return time.perf_counter() - start
 
 
 def components(session: CheckedSession) -> list[str]:
@@ -48,17 +19,21 @@ def components(session: CheckedSession) -> list[str]:
     return sorted(f"{part}.{name}" for part, name in kinds)
 
 
-def slow_round(group: Group, session: CheckedSession, component: str, k: int) -> None:
-    """A round that accepts one draft of K, and whose rewind leaves a component waiting."""
+def slow_round(group: Group, session: CheckedSession, component: str, k: int) -> float:
+    """A round that accepts one draft of K, and whose rewind leaves a component waiting.
+
+    Returns how long it took.
+    """
+    drafts = group.drafts(1, k, 1)
     session.slow_rewind(component, steps())
-    session.unseen("round", group.drafts(1, k, 1))
+    return seconds(lambda: session.unseen("round", drafts))
 
 
 @case(
     "timing.rewind.slow-is-charged",
     clause="timers",
     needs=("timing", "slow-rewind", "state", "drafts"),
-    oracle="how long the same work takes by itself",
+    oracle="a clock outside",
     witness="a slow rewind of every component of every cache",
     faults=("C1",),
     since="0.1.0",
@@ -70,38 +45,34 @@ def test_slow_is_charged(oracles: Oracles, cell: Cell, witness: Witness) -> None
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
     plain = group.prefilled(options)
     plain.round(group.drafts(1, k, 1))
-    before_all, charged, late = cost(), dict[str, float](), dict[str, float]()
+    in_process = oracles.runtime.in_process
     for component in components(plain):
-        session = group.prefilled(options)
-        before = session.timings().get("rewind", 0.0)
-        slow_round(group, session, component, k)
-        charged[component] = session.timings()["rewind"] - before
-        if oracles.runtime.in_process:
-            late[component] = _left(session)
-        compared = require_equal(session.state(), plain.state(), what="a rewind that was not slow")
-        witness.add(drafted=k, accepted=1, rejected=k - 1, compared=compared, slow=1)
-    due = min(before_all, cost())
-    for component, spent in charged.items():
-        assert spent >= LEAST * due, (
-            f"{component} took {due:.3f} s to put back; the rewind was charged with {spent:.3f} s"
+
+        def share(component: str = component) -> float:
+            session = group.prefilled(options)
+            before = session.timings().get("rewind", 0.0)
+            wall = slow_round(group, session, component, k)
+            spent = session.timings()["rewind"] - before
+            late = seconds(lambda: mx.eval(session.unevaluated_state())) if in_process else 0.0
+            what = "a rewind that was not slow"
+            compared = require_equal(session.state(), plain.state(), what=what)
+            witness.add(drafted=k, accepted=1, rejected=k - 1, compared=compared)
+            return spent / (wall + late)
+
+        charged = best(share, SHARE)
+        witness.add(slow=1)
+        assert charged >= SHARE, (
+            f"{component} was long to put back; of the time of the round and of what it left the "
+            f"rewind was charged with {charged:.0%}"
         )
-    for component, spent in late.items():
-        assert spent < LEAST * due, f"{component} was left for {spent:.3f} s to whoever looks at it"
     witness.require(rejected=1, slow=len(components(plain)))
-
-
-def _left(session: CheckedSession) -> float:
-    """Seconds it takes to evaluate what a round left."""
-    start = time.perf_counter()
-    mx.eval(session.unevaluated_state())
-    return time.perf_counter() - start
 
 
 @case(
     "timing.totals.after-all-work",
     clause="timers",
     needs=("timing", "slow-rewind", "state", "drafts"),
-    oracle="how long the same work takes by itself",
+    oracle="a clock outside",
     witness="slow rewinds",
     faults=("C1", "C3"),
     since="0.1.0",
@@ -113,15 +84,14 @@ def test_after_all_work(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     if not oracles.runtime.in_process:
         raise Unsupported("what a process of its own still computes cannot be seen from here")
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
-    most = LEAST * cost()
     component, waits = components(group.prefilled(options))[-1], list[float]()
     for _ in range(TRIES):
         session = group.prefilled(options)
-        slow_round(group, session, component, k)
+        wall = slow_round(group, session, component, k)
         session.timings()
-        start = time.perf_counter()
-        mx.synchronize()
-        waits.append(time.perf_counter() - start)
+        waits.append(seconds(mx.synchronize) / wall)
         witness.add(drafted=k, accepted=1, rejected=k - 1, compared=1)
-    assert min(waits) < most, f"{component} was computed for {min(waits):.3f} s after the round"
+    assert min(waits) < 1 - SHARE, (
+        f"after a round {component} was computed for {min(waits):.1f} times as long as it took"
+    )
     witness.require(rejected=1)
