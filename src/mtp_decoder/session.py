@@ -359,7 +359,7 @@ class Session:
                     self._length += chunk.shape[1]
                     mx.eval(rows[n], arrays_of([self._caches[index]]))
         if self._head is not None:
-            with whole_layers(self._head.layers):
+            with whole_layers(self._head.layers, at_once=True):
                 self._prefill_head(rows, chunks, before)
         return rows[-1]
 

@@ -118,11 +118,14 @@ def through_whole_layers(layers: Sequence[Layer], tokens: int) -> bool:
 
 
 @contextmanager
-def whole_layers(layers: Sequence[Layer]) -> Generator[None]:
-    """Let layers read all of their experts at once, one layer after the other."""
+def whole_layers(layers: Sequence[Layer], *, at_once: bool = False) -> Generator[None]:
+    """Let layers read all of their experts, into one buffer that they use in turn.
+
+    Or into one each, if all layers are run chunk by chunk (`at_once`).
+    """
     with ExitStack() as stack:
         for store in stores_of(layers):
-            stack.enter_context(store.whole_layers())
+            stack.enter_context(store.whole_layers(len(layers) if at_once else 1))
         yield
 
 

@@ -67,7 +67,7 @@ class ExpertCounts:
 
 
 class ExpertStore:
-    """The experts of a target, or of a head.
+    """The experts of a target, or of a head. Sessions may share it, one call at a time.
 
     Attributes:
         counts: what was asked for and read so far.
@@ -108,8 +108,8 @@ class ExpertStore:
         self._pieces = pieces
         self._eviction = eviction
         self.own = Slots(parts, min(budget // self.expert_bytes, every))
-        self._whole: Slots | None = None
-        self._whole_layer: int | None = None
+        self._whole: dict[int, Slots] = {}
+        self._whole_layers = 0
         self._place: dict[Key, int] = {}
         self._free = list(range(self.own.count))
         self._uses: Counter[Key] = Counter()
@@ -129,15 +129,20 @@ class ExpertStore:
         return frozenset(self._place)
 
     @contextmanager
-    def whole_layers(self) -> Generator[None]:
-        """Give calls a buffer for all experts of a layer, filled when the layer changes."""
+    def whole_layers(self, buffers: int = 1) -> Generator[None]:
+        """Give calls buffers for all experts of a layer, filled when a layer has none.
+
+        One is enough for layers that run one after the other; calls that go through all layers
+        of a part again and again need as many as it has.
+        """
         self.settle()
-        self._whole, self._whole_layer = Slots(self._parts, self.num_experts), None
+        self._whole_layers = buffers
         try:
             yield
         finally:
-            self._lent.clear()  # of a buffer that nothing writes to any more
-            self._whole = self._whole_layer = None
+            self._lent.clear()  # of buffers that nothing writes to any more
+            self._whole_layers = 0
+            self._whole.clear()
 
     def settle(self, *arrays: mx.array) -> None:
         """Evaluate what was computed from the slots, and the given arrays with it."""
@@ -149,15 +154,17 @@ class ExpertStore:
         self._lent.append(computed)
 
     def whole(self, layer: int) -> Slots | None:
-        """The whole-layer buffer with this layer's experts, expert by slot; None without one."""
-        buffer = self._whole
-        if buffer is None or self._whole_layer == layer:
-            return buffer
+        """A buffer with all experts of this layer, expert by slot; None outside `whole_layers`."""
+        if not self._whole_layers or layer in self._whole:
+            return self._whole.get(layer)
         self.settle()
-        self._whole_layer = None
+        if len(self._whole) < self._whole_layers:
+            buffer = Slots(self._parts, self.num_experts)
+        else:
+            buffer = self._whole.pop(next(iter(self._whole)))
         count = len(self._pieces[layer])
         self._read(buffer, {Key(layer, expert): expert for expert in range(count)})
-        self._whole_layer = layer
+        self._whole[layer] = buffer
         return buffer
 
     def waves(self, layer: int, experts: Sequence[int]) -> list[list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from mtp_decoder.experts import Eviction, ExpertCounts, Shards
 from mtp_decoder.experts.layout import Part, expert_tensors, pieces_of
 from mtp_decoder.experts.slots import Slots
 from mtp_decoder.experts.store import ExpertStore
-from reference_models.checkpoint import read
-from tests.decoder.experts.conftest import Offloaded
+from reference_models.checkpoint import read, write
+from reference_models.weights import draw
+from reference_models.zoo import config_of, tensors_of
+from tests.decoder.experts.conftest import Offloaded, open_offloaded
 from tests.decoder.helpers import PROMPT
 
 CALLS = 60
@@ -150,5 +153,36 @@ def test_the_whole_layer_buffer_is_given_back(offloaded: Callable[..., Offloaded
     session.prefill(PROMPT)
     before = mx.get_active_memory()
     with store.whole_layers():
+        store.whole(0)
         assert mx.get_active_memory() >= before + 6 * store.expert_bytes
     assert mx.get_active_memory() == before
+
+
+def test_a_head_of_two_layers(tmp_path: Path) -> None:
+    """A head with several layers reads each one's experts once for the whole prompt, too."""
+    config = replace(config_of("gdn-moe"), mtp_num_hidden_layers=2)
+    weights = {n: mx.array(draw("two", n, t)) for n, t in tensors_of(config).items()}
+    due, found = Session(*read(write(config, weights, tmp_path))), open_offloaded(tmp_path, 2)
+    session = Session(found.target, found.head, prefill_step_size=3)
+    due.prefill(PROMPT)
+    session.prefill(PROMPT)
+    assert found.head_store.counts.reads == 12
+    require_equal(session.state(), due.state(), what="experts in memory")
+
+
+def test_a_saved_session(
+    checkpoint: Callable[..., Path], offloaded: Callable[..., Offloaded], tmp_path: Path
+) -> None:
+    """A session of experts in memory goes on with experts on disk, and the other way round."""
+    folder = checkpoint("gdn-moe")
+    target, head, *_ = offloaded("gdn-moe", 1)
+    first, second = Session(*read(folder)), Session(target, head)
+    first.prefill(PROMPT)
+    first.save(tmp_path / "one")
+    second.restore(tmp_path / "one")
+    for session in (first, second):
+        session.round(3)
+    second.save(tmp_path / "two")
+    third = Session(*read(folder))
+    third.restore(tmp_path / "two")
+    require_equal(third.state(), first.state(), what="experts in memory")
