@@ -16,7 +16,6 @@ COUNTS = ("requests", "hits", "reads", "bytes_read")
     needs=("experts", "drafts"),
     oracle="the routing of the specification, and arithmetic",
     witness="experts read, and with room for all of them found in memory",
-    faults=("C4",),
     since="0.1.0",
     cells=spread(
         models=EXPERT_MODELS,
