@@ -77,6 +77,16 @@ def gate(session: nox.Session) -> None:
 
 
 @nox.session
+def oracle(session: nox.Session) -> None:
+    """Compare the models with Hugging Face transformers in PyTorch; `-- --write` stores anew."""
+    _install(session, "oracle")
+    session.run("python", "-m", "tests.oracle", *session.posargs)
+    if not session.posargs:
+        checks = [str(file) for file in sorted(Path("tests/oracle").glob("check_*.py"))]
+        session.run("python", "-m", "pytest", *checks, "-n", "0")
+
+
+@nox.session
 def faults(session: nox.Session) -> None:
     """Seed every fault into the decoder: which case notices, how fast, and what survives."""
     _install(session, "suite")

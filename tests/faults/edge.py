@@ -230,7 +230,7 @@ FAULTS = (
         (),
         _grown_buffer,
         KV,
-        shot("rewind.long.random-accepts", "attn"),
+        shot("rewind.long.random-accepts", "gdn"),
         kind="K",
     ),
 )

@@ -327,7 +327,10 @@ FAULTS = (
         invariant="I1",
         claim=Claim.STATE,
         before=(shot("control.rows.prefill-equals-steps", "gdn", k=3),),
-        shots=(shot("control.rows.prefill-equals-steps", "gdn-agree", k=3),),
+        shots=(
+            shot("control.rows.prefill-equals-steps", "gdn-agree", k=3),
+            shot("lifecycle.fresh.after-others", "gdn", k=3),
+        ),
         apply=_weights_of_another_model,
         breaks=places("layers", (0,), "conv", "recurrent"),
     ),
