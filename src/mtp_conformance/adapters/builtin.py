@@ -343,7 +343,13 @@ class BuiltinSession:
         return dict(self.session.counters.seconds)
 
     def slow_rewind(self, component: str, steps: int) -> None:
-        """See the protocol."""
+        """See the protocol.
+
+        Raises:
+            Unsupported: keys and values are quantised; packed rows are not slowed.
+        """
+        if self._options.kv_bits:
+            raise Unsupported("rewinds are made slow over plain keys and values only")
         self._slow = (component, steps)
 
     def _slow_down(self) -> None:
