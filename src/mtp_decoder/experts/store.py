@@ -218,10 +218,10 @@ class ExpertStore:
         That holds if it is interrupted too: what runs is waited for, here or by the next call.
         """
         wait(self._reading)
-        self._reading = [
-            _pool().submit(self._fill, slots, key, slot) for key, slot in places.items()
-        ]
+        self._reading = []
         try:
+            for key, slot in places.items():
+                self._reading.append(_pool().submit(self._fill, slots, key, slot))
             for done in self._reading:
                 self.counts.bytes_read += done.result()
                 self.counts.reads += 1

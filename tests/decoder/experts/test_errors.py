@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,23 @@ def test_interrupted_while_reading(offloaded: Callable[..., Offloaded], number: 
     twin.round(3)
     require_equal(session.state(), twin.state(), what="a session that was not interrupted")
     assert len(store.resident) == 2
+
+
+def test_nobody_writes_after_an_interrupt(
+    offloaded: Callable[..., Offloaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was still being read when Ctrl-C came is waited for, or never begun."""
+    store, plain = offloaded("gdn-moe", 6).store, os.preadv
+
+    def slow(*arguments: Any) -> int:
+        time.sleep(0.03)
+        return plain(*arguments)
+
+    monkeypatch.setattr(os, "preadv", slow)
+    with pytest.raises(KeyboardInterrupt), interrupted_read(7):  # all are under way
+        store.acquire(0, range(6))
+    assert [future.done() for future in store._reading] == [True] * 6  # pyright: ignore[reportPrivateUsage]
+    assert store.resident == frozenset()
 
 
 def test_files_are_closed_with_the_model(offloaded: Callable[..., Offloaded]) -> None:
