@@ -47,6 +47,19 @@ def conformance(session: nox.Session) -> None:
 
 
 @nox.session
+def seeds(session: nox.Session) -> None:
+    """Judge the builtin decoder under ten seeds of weights, text and stories: nothing may be red."""
+    _install(session, "suite")
+    report = ROOT / "reports" / "seeds"
+    for seed in range(10):
+        session.run(
+            *("python", "-m", "pytest", "conformance", "-n", "auto", "-q", "--seed", str(seed)),
+            *("--report", str(report / str(seed))),
+            *session.posargs,
+        )
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Test everything: this project's own units and seeded faults, and the conformance cases."""
     _install(session, "suite")
@@ -71,7 +84,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def gate(session: nox.Session) -> None:
-    """Say whether this may be merged: lint, import rules, types, tests, conformance, faults."""
+    """Say whether this may be merged: lint, types, tests, conformance, goldens, faults."""
     _install(session, "dev")
     session.run("python", ".ci/gate.py", *session.posargs)
 
@@ -84,6 +97,13 @@ def oracle(session: nox.Session) -> None:
     if not session.posargs:
         checks = [str(file) for file in sorted(Path("tests/oracle").glob("check_*.py"))]
         session.run("python", "-m", "pytest", *checks, "-n", "0")
+
+
+@nox.session
+def golden(session: nox.Session) -> None:
+    """Make goldens and snapshots again, whole and tested; `-- --prune` removes stale ones."""
+    _install(session, "dev")
+    session.run("python", ".ci/golden.py", *session.posargs)
 
 
 @nox.session

@@ -47,6 +47,11 @@ STEPS = (
         "python3 noxfile.py -s conformance -- --profile gate",
     ),
     Step(
+        "golden",
+        (PYTHON, "-m", "mtp_conformance", "golden", "check", "--quiet"),
+        "mtp-conformance golden check",
+    ),
+    Step(
         "faults",
         (PYTHON, "-m", "mtp_conformance", "faults", "--smoke", "--out", str(LOGS / "faults")),
         "python3 noxfile.py -s faults -- --smoke",

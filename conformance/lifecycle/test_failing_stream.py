@@ -2,7 +2,17 @@
 
 import contextlib
 
-from mtp_conformance import Capability, Cell, Oracles, Witness, case, same_state
+from mtp_conformance import (
+    Capability,
+    Cell,
+    Inconclusive,
+    Oracles,
+    Witness,
+    case,
+    require_tokens,
+    same_state,
+)
+from mtp_conformance.checked import CheckedSession
 from mtp_conformance.exactness import StateDiffers, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.grid import spread
@@ -17,7 +27,7 @@ LENGTH, MOST, STEP = 9, 60, 3
     clause="exception-safety",
     needs=("stream", "guess", "state"),
     oracle="the states of K=0 after every number of tokens",
-    witness="evaluations that failed in a round",
+    witness="evaluations that failed; where a session said no, one in which nothing did",
     faults=("L3", "L4"),
     since="0.1.0",
     cells=spread(models=("window", "gdn+mlx-lm"), depths=(2,)),
@@ -35,23 +45,49 @@ def test_in_a_stream(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     guess = [(t + 1) % 256 if i % 3 == 2 else t for i, t in enumerate(stream)]
     with oracles.bits_against_steps(group, k):
         due = [view(group.direct_state(rounds)) for rounds in range(LENGTH)]
+
+        def decode(session: CheckedSession) -> tuple[int, ...]:
+            made = session.generate(
+                group.prompt, num_draft_tokens=k, max_tokens=LENGTH, guess=guess
+            )
+            return made.tokens[:LENGTH]
+
+        refused = 0
         for number in range(1, MOST, STEP):
             session = group.open(options)
             with oracles.runtime.failing(number) as raised, contextlib.suppress(RuntimeFailure):
-                session.generate(group.prompt, num_draft_tokens=k, max_tokens=LENGTH, guess=guess)
+                decode(session)
             if not raised[0]:
                 break
             try:
                 left = session.state()
             except RuntimeFailure:
-                witness.add(refused=1, compared=1)
+                refused += 1
                 continue
             if not any(name.endswith((".keys", ".recurrent")) for name in left):
                 continue  # the prompt failed, and nothing is in the caches
             if not any(same_state(view(left), state) for state in due):
                 _say_how_far(view(left), due, number)
             witness.add(failed=1, compared=len(left))
+        if refused:
+            session = group.open(options)
+            what = "K=0, in a session in which nothing failed after others that did"
+            compared = require_tokens(decode(session), stream, what=what)
+            _require_shown(session)
+            witness.add(failed=refused, refused=refused, compared=compared)
     witness.require(failed=1)
+
+
+def _require_shown(session: CheckedSession) -> None:
+    """A session that shows no caches after any stream says nothing of one that failed.
+
+    Raises:
+        Inconclusive: this is such a session.
+    """
+    try:
+        session.state()
+    except RuntimeFailure as error:
+        raise Inconclusive("its caches are not shown after a stream, failed or not") from error
 
 
 def _say_how_far(left: State, due: list[State], number: int) -> None:

@@ -21,7 +21,7 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.STATE)
     held = oracles.held_after_stop(LENGTH)
     group = oracles.group(cell)
-    options, view = oracles.prefill_like(cell)
+    options, view = oracles.prefill_like(cell, stopped=True)
     with oracles.bits_against_steps(group, cell.k or 0):
         session = group.open(options)
         made = session.generate(group.prompt, num_draft_tokens=cell.k or 0, max_tokens=LENGTH)

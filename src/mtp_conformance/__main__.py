@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from mtp_conformance.commands import diff, explain, faults, probe, report, run, smoke
+from mtp_conformance.commands import diff, explain, faults, golden, probe, report, run, smoke
 from mtp_conformance.commands import list as list_
 from mtp_conformance.failure import RuntimeFailure, RuntimeNameError, UsageError
 from mtp_conformance.suite import SuiteError
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (run, list_, explain, smoke, probe, faults, report, diff):
+    for command in (run, list_, explain, smoke, probe, faults, golden, report, diff):
         command.add_parser(commands)
     return top
 

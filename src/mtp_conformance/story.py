@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
@@ -32,6 +32,8 @@ from mtp_conformance.exactness import StateDiffers, require_equal, same_state
 from mtp_conformance.group import Group, State, target_arrays
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.protocol import Capability, Options
+
+T = TypeVar("T")
 
 _LONGEST = 48
 """Emitted tokens after which a session takes no more rounds."""
@@ -123,7 +125,8 @@ class Story(RuleBasedStateMachine):
         if emitted > _LONGEST:
             return
         self._tell(f"round K={k} a={accepted}", at)
-        outcome = session.round(self._group.drafts(emitted, k, accepted))
+        drafts = self._group.drafts(emitted, k, accepted)
+        outcome = self._ask(lambda: session.round(drafts))
         due = self._group.stream(emitted + accepted + 1)[emitted:]
         self._claim(lambda: require_emitted(outcome, due, round=len(self._told)))
         self._sessions[at] = session, emitted + accepted + 1
@@ -137,7 +140,7 @@ class Story(RuleBasedStateMachine):
         session, emitted = self._sessions[at]
         ways = self._oracles.description.strategies
         options = Options(ways[other % len(ways)], self._options.head_rows)
-        self._sessions.append((session.fork(options), emitted))
+        self._sessions.append((self._ask(lambda: session.fork(options)), emitted))
         self._tell(f"fork {at} with {options.strategy}", len(self._sessions) - 1)
 
     @precondition(lambda self: self._oracles.runtime.offers(Capability.CANCEL))
@@ -150,7 +153,8 @@ class Story(RuleBasedStateMachine):
             return
         k = min(k, self._oracles.description.max_draft_tokens)
         self._tell(f"cancel K={k}" if k else "cancel", at)
-        session.cancel(self._group.drafts(emitted, k, 0) if k else ())
+        drafts = self._group.drafts(emitted, k, 0) if k else ()
+        self._ask(lambda: session.cancel(drafts))
 
     @precondition(lambda self: self._oracles.runtime.offers(Capability.SAVE))
     @rule(at=st.integers(0, _MOST_SESSIONS - 1))
@@ -159,7 +163,7 @@ class Story(RuleBasedStateMachine):
         at %= len(self._sessions)
         session, self._saved = self._sessions[at]
         self._tell("save", at)
-        session.save(self._file)
+        self._ask(lambda: session.save(self._file))
 
     @precondition(lambda self: self._saved is not None)
     @rule(at=st.integers(0, _MOST_SESSIONS - 1))
@@ -169,7 +173,7 @@ class Story(RuleBasedStateMachine):
         session, saved = self._sessions[at][0], self._saved
         assert saved is not None
         self._tell("restore", at)
-        session.restore(self._file)
+        self._ask(lambda: session.restore(self._file))
         self._sessions[at] = session, saved
 
     @invariant()
@@ -197,6 +201,14 @@ class Story(RuleBasedStateMachine):
     def _equal(self, state: State, expected: State, what: str) -> None:
         compared = require_equal(state, expected, what=what, round=len(self._told))
         self._witness.add(compared=compared)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        """Ask a session; one that does not answer is asked nothing more, nor judged in the end."""
+        try:
+            return call()
+        except Exception:
+            self._failed = True
+            raise
 
     def _claim(self, claim: Callable[[], object], at: int | None = None) -> None:
         """Hold a claim; where it fails, put the story into the message."""

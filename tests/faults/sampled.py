@@ -310,7 +310,7 @@ FAULTS = (
     ),
     _fault(
         "last-of-equals-at-a-cut",
-        ("T13",),
+        (),
         "I6",
         _last_of_equals,
         shot("sample.cuts.lowest-of-equals", "attn-ties", k=2, prompt=6, extra=(("cut", "top-k"),)),

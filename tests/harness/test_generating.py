@@ -4,7 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from mtp_conformance.adapters.generating import Emitted, Ends, GeneratorSession, Injection
+from mtp_conformance.adapters.generating import (
+    Emitted,
+    Ends,
+    GeneratorSession,
+    Injection,
+    over_after_failure,
+)
 
 RIGHT = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 
@@ -136,3 +142,53 @@ def test_generator_that_ends_is_an_error() -> None:
     session.prefill([1])
     with pytest.raises(RuntimeError, match="ended within a round"):
         session.round([])
+
+
+@over_after_failure
+class Mortal(GeneratorSession):
+    """Shows as its state how its generator was started last."""
+
+    def __init__(self, faulty: str, *, drafting: bool = True) -> None:
+        super().__init__(self._tokens)
+        self.faulty, self._drafting = faulty, drafting
+
+    def _tokens(
+        self, prompt: Sequence[int], k: int, limit: int, injection: Injection, ends: Ends
+    ) -> Iterator[Emitted]:
+        if self.faulty and bool(k) == self._drafting:
+            raise RuntimeError(self.faulty)
+        yield from _generator(prompt, k, limit, injection, ends)
+
+    def state(self) -> int | None:
+        """K."""
+        return self._k
+
+
+@pytest.mark.parametrize("call", ["prefill", "round", "generate", "state"])
+def test_failure_ends_a_session(call: str) -> None:
+    """After a round that raised, whatever it is asked for, it says why there is no more."""
+    session = Mortal("out of memory")
+    session.prefill([1])
+    with pytest.raises(RuntimeError, match=r"^out of memory"):
+        session.round([6])
+    given: dict[str, tuple[object, ...]] = {"prefill": ([1],), "round": ([6],), "generate": ([1],)}
+    with pytest.raises(RuntimeError, match=r"^an error ended this session: out of memory"):
+        getattr(session, call)(*given.get(call, ()))
+
+
+def test_refusal_ends_no_session() -> None:
+    """What is unsupported was not begun, so that the session goes on."""
+    session = Mortal("unsupported: drafts")
+    session.prefill([1])
+    with pytest.raises(ValueError, match=r"^unsupported: "):
+        session.generate([1], num_draft_tokens=1, max_tokens=2, eos_token_ids=[3])
+    assert (session.state(), session.round([]).tokens) == (0, (6,))
+
+
+def test_prompt_that_failed_ends_no_session() -> None:
+    """It can be run again."""
+    session = Mortal("out of memory", drafting=False)
+    with pytest.raises(RuntimeError, match=r"^out of memory"):
+        session.prefill([1])
+    session.faulty = ""
+    assert session.prefill([1]).tokens == (5,)

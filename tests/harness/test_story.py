@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from conformance.story.test_any_order import test_any_order as story_case
-from mtp_conformance import Cell, Oracles, Witness
+from mtp_conformance import Cell, Oracles, Unsupported, Witness
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, zoo_materials
 from mtp_conformance.exactness import StateDiffers
-from mtp_conformance.protocol import Options
+from mtp_conformance.protocol import Options, Outcome
 from mtp_conformance.story import EXAMPLES, search
 from tests.faults.registry import seeded
 
@@ -73,6 +73,28 @@ def test_save_that_moves_is_told(tmp_path: Path) -> None:
     """The rule for saving is really played."""
     with pytest.raises(StateDiffers, match=r"\(story: prefill; (.*; )?save"):
         _judge(MovesOnSave(), tmp_path)
+
+
+class _RefusesLate(BuiltinSession):
+    def round(self, drafts: Sequence[int]) -> Outcome:
+        outcome = super().round(drafts)
+        if len(drafts) > 1:
+            raise ValueError("unsupported: more than one draft")
+        return outcome
+
+
+class RefusesLate(BuiltinRuntime):
+    """Has moved when it refuses deep rounds."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> _RefusesLate:
+        """As the builtin runtime."""
+        return _RefusesLate(*super().open(model, checkpoint, options).parts)
+
+
+def test_refused_round_ends_the_story(tmp_path: Path) -> None:
+    """A session that refused a round is not judged as if it had not been asked."""
+    with pytest.raises(Unsupported, match="more than one draft"):
+        _judge(RefusesLate(), tmp_path)
 
 
 def test_profiles_search_differently() -> None:

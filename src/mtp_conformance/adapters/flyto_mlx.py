@@ -12,7 +12,7 @@ logits of a pass, and whose `mtp_forward` says what is injected.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +29,7 @@ from omlx.patches.mlx_lm_mtp import (
 )
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Injection, versions_of
+from mtp_conformance.adapters.generating import Injection, over_after_failure, versions_of
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -90,6 +90,7 @@ class _Model:
         self._model = model
         self.logits = mx.zeros((1, 1, 1))
         self.injection, self.prompt_length = Injection(), 0
+        self.watch: Callable[[], None] = lambda: None  # called after every pass
         self._caches: Any = ()
 
     def __getattr__(self, name: str) -> Any:
@@ -99,6 +100,7 @@ class _Model:
         made = self._model(*args, **kwargs)
         self.logits = made[0] if isinstance(made, tuple) else made
         self._caches = kwargs["cache"]
+        self.watch()
         return made
 
     def mtp_forward(self, hidden: Any, ids: Any, caches: Any) -> Any:
@@ -110,6 +112,7 @@ class _Model:
         return logits
 
 
+@over_after_failure
 class FlytoMlxSession:
     """One sequence; rounds keep a `GenerationBatch`."""
 
@@ -195,13 +198,19 @@ class FlytoMlxSession:
         generator.insert([list(tokens)], max_tokens=[max_tokens])
         emitted: list[int] = []
         stats: Any = None
+
+        def note() -> None:
+            """Keep the counts of the state at hand, which is gone once the batch has ended."""
+            nonlocal stats
+            state = getattr(vars(generator)["_generation_batch"], "_omlx_mtp_state", None)
+            stats = stats if state is None else state.stats
+
+        self._model.watch = note
         finished = False
         while not finished:
             for response in generator.next_generated():
                 emitted.append(response.token)
                 finished = response.finish_reason is not None
-            state = getattr(vars(generator)["_generation_batch"], "_omlx_mtp_state", None)
-            stats = stats if state is None else state.stats
         generator.close()
         if stats is None:
             return Generated(tuple(emitted), 0, 0)

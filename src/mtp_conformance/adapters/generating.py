@@ -10,9 +10,11 @@ Needs the standard library and mlx alone: it runs in the runtime's own environme
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, TypeVar
 
 from mtp_conformance.protocol import Generated, Outcome
 
@@ -199,6 +201,38 @@ class GeneratorSession:
         self._running = None
         if close is not None:
             close()
+
+
+Session = TypeVar("Session")
+
+
+def over_after_failure(session: type[Session]) -> type[Session]:
+    """Have a session's calls raise once its `round` or `generate` did.
+
+    A class decorator, for generators that an exception ends: nothing is promised of the caches
+    they leave, and whoever decodes with them drops these. A prefill that failed is no such end,
+    where it is made on new caches; neither is `unsupported:`.
+    """
+    calls: Any = session
+    for name in ("prefill", "round", "generate", "state"):
+        setattr(session, name, _refusing(getattr(calls, name), ends=name in ("round", "generate")))
+    return session
+
+
+def _refusing(call: Callable[..., Any], *, ends: bool) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def refusing(session: Any, *args: Any, **named: Any) -> Any:
+        failed = getattr(session, "failed", None)
+        if failed is not None:
+            raise RuntimeError(f"an error ended this session: {failed}")
+        try:
+            return call(session, *args, **named)
+        except Exception as error:
+            if ends and not str(error).startswith("unsupported:"):
+                session.failed = error
+            raise
+
+    return refusing
 
 
 def versions_of(*packages: str) -> dict[str, str]:

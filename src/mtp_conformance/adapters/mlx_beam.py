@@ -34,7 +34,7 @@ from mlx_beam.engine.proposer import BundledHeadProposer, load_bundled_head
 from mlx_beam.engine.speculative import SpeculativeGenerationBatch, Speculator
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Injection, versions_of
+from mtp_conformance.adapters.generating import Injection, over_after_failure, versions_of
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -116,6 +116,7 @@ def _stack_experts(tensors: dict[str, mx.array]) -> dict[str, mx.array]:
     return {**tensors, **{f"{at}switch_mlp.{part}.weight": array for part, array in stacked}}
 
 
+@over_after_failure
 class MlxBeamSession:
     """One row in a batch of its own."""
 

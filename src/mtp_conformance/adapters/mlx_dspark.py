@@ -25,7 +25,7 @@ from mlx_dspark.load import load_target
 from mlx_dspark.model import DSparkDrafter
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Injection, versions_of
+from mtp_conformance.adapters.generating import Injection, over_after_failure, versions_of
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -144,6 +144,7 @@ def _load(checkpoint: Path) -> tuple[Any, Any]:
     return target, drafter
 
 
+@over_after_failure
 class MlxDsparkSession:
     """One sequence over a list of the target's caches."""
 

@@ -29,6 +29,7 @@ from mtp_conformance.adapters.generating import (
     Ends,
     GeneratorSession,
     Injection,
+    over_after_failure,
     versions_of,
 )
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
@@ -126,6 +127,7 @@ def _load(checkpoint: Path) -> _Engine:
     return engine
 
 
+@over_after_failure
 class OptiqSession(GeneratorSession):
     """One sequence over an engine that sessions share, taking turns."""
 

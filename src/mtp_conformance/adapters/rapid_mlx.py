@@ -30,6 +30,7 @@ from mtp_conformance.adapters.generating import (
     Ends,
     GeneratorSession,
     Injection,
+    over_after_failure,
     versions_of,
 )
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
@@ -165,6 +166,7 @@ class _Watched:
         return (logits, after) if return_hidden else logits
 
 
+@over_after_failure
 class RapidMlxSession(GeneratorSession):
     """A session over rapid-mlx's generator."""
 

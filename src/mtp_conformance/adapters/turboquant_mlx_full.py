@@ -29,6 +29,7 @@ from mtp_conformance.adapters.generating import (
     Ends,
     GeneratorSession,
     Injection,
+    over_after_failure,
     versions_of,
 )
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
@@ -157,6 +158,7 @@ class _Draft:
         return self._logits[at]
 
 
+@over_after_failure
 class TurboquantSession(GeneratorSession):
     """One sequence over `speculative_generate`, its caches and logits in view."""
 

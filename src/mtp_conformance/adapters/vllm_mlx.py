@@ -133,6 +133,7 @@ class _Watched:
         logits = result[0] if isinstance(result, tuple) else result
         if logits.shape[1] == self._k + 1:
             self.rows[self._index] = logits[0].astype(mx.float32)
+            self._injection.note(self._k)  # here, as it drafts once more than it verifies
         return result
 
     def mtp_forward(
@@ -141,7 +142,6 @@ class _Watched:
         """The head's pass."""
         self._stand()
         logits = self._model.mtp_forward(hidden, tokens, cache, mtp_cache)
-        self._injection.note(1)
         block = self._injection.block(self._index, 1)
         if block is not None:
             said = mx.arange(logits.shape[-1]) == block[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +25,7 @@ from mlx_lm.utils import load_model
 from vmlx_engine.patches.mlx_lm_mtp import apply_mlx_lm_mtp_patch, batch_generator, set_mtp_active
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import Injection, versions_of
+from mtp_conformance.adapters.generating import Injection, over_after_failure, versions_of
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -97,6 +97,7 @@ class _Model:
         self._model = model
         self.logits = mx.zeros((1, 1, 1))
         self.injection, self.prompt_length = Injection(), 0
+        self.watch: Callable[[], None] = lambda: None  # called after every pass
         self._caches: Any = ()
         self._chain = 0
 
@@ -107,6 +108,7 @@ class _Model:
         made = self._model(*args, **kwargs)
         self.logits = made[0] if isinstance(made, tuple) else made
         self._caches, self._chain = kwargs["cache"], 0
+        self.watch()
         return made
 
     def mtp_forward(self, hidden: Any, ids: Any, caches: Any, return_hidden: bool = False) -> Any:
@@ -119,6 +121,7 @@ class _Model:
         return (logits, out) if return_hidden else logits
 
 
+@over_after_failure
 class VmlxSession:
     """One sequence; rounds keep a `GenerationBatch`."""
 
@@ -203,14 +206,19 @@ class VmlxSession:
         emitted: list[int] = []
         # After 128 tokens it takes some plain steps to calibrate, and starts a new state.
         phases: list[Any] = []
+
+        def note() -> None:
+            """Keep the counts of the state at hand, which is gone once the batch has ended."""
+            state = getattr(vars(generator)["_generation_batch"], "_omlx_mtp_state", None)
+            if state is not None and all(stats is not state.stats for stats in phases):
+                phases.append(state.stats)
+
+        self._model.watch = note
         finished = False
         while not finished:
             for response in generator.next_generated():
                 emitted.append(response.token)
                 finished = response.finish_reason is not None
-            state = getattr(vars(generator)["_generation_batch"], "_omlx_mtp_state", None)
-            if state is not None and all(stats is not state.stats for stats in phases):
-                phases.append(state.stats)
         generator.close()
         drafted = sum(stats.draft_tokens_proposed for stats in phases)
         return Generated(tuple(emitted), drafted, sum(stats.draft_emits for stats in phases))

@@ -1,0 +1,81 @@
+"""Where the files of a golden lie, and how they are written down."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+FOLDER = "golden"
+"""Of the suite root."""
+
+MANIFEST = "manifest.json"
+OWNED = ("checkpoints", "tokens", "floats")
+"""Folders of which every file is in the manifest; the rest of the folder is written by hand."""
+
+_WIDTH = 160
+
+
+def tokens_file(name: str) -> str:
+    """The token golden of a checkpoint."""
+    return f"tokens/{name}.json"
+
+
+def floats_file(key: str, name: str) -> str:
+    """The float golden of a checkpoint; its arrays lie beside it, as `.safetensors`."""
+    return f"floats/{key}/{name}.json"
+
+
+def arrays_file(key: str, name: str) -> str:
+    """The arrays of a float golden that are stored in full."""
+    return f"floats/{key}/{name}.safetensors"
+
+
+def owned_files(folder: Path) -> tuple[str, ...]:
+    """Every file of the folders in the manifest, as they are named there."""
+    found = (path for room in OWNED for path in (folder / room).rglob("*") if path.is_file())
+    return tuple(sorted(path.relative_to(folder).as_posix() for path in found))
+
+
+def id_of(files: Mapping[str, Any]) -> str:
+    """The manifest's id: SHA-256 of what `sha256sum` prints for checkpoints and tokens.
+
+    Args:
+        files: the manifest's `files`.
+    """
+    kept = (name for name in sorted(files) if name.startswith(("checkpoints/", "tokens/")))
+    lines = "".join(f"{files[name]['sha256']}  {name}\n" for name in kept)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def pinned(folder: Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The manifest's entries of files: size and SHA-256."""
+    entries: dict[str, dict[str, Any]] = {}
+    for name in names:
+        content = (folder / name).read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        entries[name] = {"bytes": len(content), "sha256": digest}
+    return entries
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """JSON with a line for whatever fits into one."""
+    return _laid_out(document, "") + "\n"
+
+
+def _laid_out(value: Any, indent: str) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) <= _WIDTH or not isinstance(value, dict | list):
+        return flat
+    deeper = f"{indent} "
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        lines = [f"{deeper}{json.dumps(k)}: {_laid_out(v, deeper)}" for k, v in items]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    parts = cast("list[Any]", value)
+    if not any(isinstance(part, dict | list) for part in parts):
+        return flat  # token ids stay on one line, however many
+    lines = [f"{deeper}{_laid_out(part, deeper)}" for part in parts]
+    return "[\n" + ",\n".join(lines) + f"\n{indent}]"

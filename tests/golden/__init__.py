@@ -1,0 +1,1 @@
+"""Tests of golden vectors: what is pinned, refused, compared, made again and shown."""
