@@ -186,3 +186,8 @@ def test_a_saved_session(
     third = Session(*read(folder))
     third.restore(tmp_path / "two")
     require_equal(third.state(), first.state(), what="experts in memory")
+
+
+def test_no_more_slots_than_experts(offloaded: Callable[..., Offloaded]) -> None:
+    """A budget for more than all experts takes no memory for what does not exist."""
+    assert offloaded("gdn-moe", 1000).store.slots == 36
