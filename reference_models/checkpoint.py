@@ -63,6 +63,9 @@ def write(config: HybridConfig, weights: dict[str, mx.array], folder: Path) -> P
 def read(folder: Path) -> tuple[HybridModel, MTPHead]:
     """Read target and head from a folder `write` made.
 
+    Weights are in memory then, but for those of routed experts: mlx reads them from the file
+    when they are first used, or never where something else takes their place.
+
     Raises:
         CheckpointError: a file or tensor is missing, or a shape is not what the config says.
     """
@@ -79,6 +82,7 @@ def read(folder: Path) -> tuple[HybridModel, MTPHead]:
     weights = _from_disk(config, stored)
     if metadata.get("format") == "mlx":
         weights = _shift_norms(config, weights, -1.0)
+    mx.eval([array for name, array in weights.items() if ".experts." not in name])
     view = Weights(weights)
     target = HybridModel(config, view)
     return target, MTPHead(config, view.at("mtp"), target)

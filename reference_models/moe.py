@@ -19,19 +19,22 @@ from reference_models.weights import Tensor, Weights
 
 
 class RoutedExperts:
-    """The experts themselves. `calls` counts every use, so that a rewind can prove it made none."""
+    """The experts themselves: `gate_up` [E, 2F, H], gate first, and `down` [E, H, F].
+
+    `calls` counts every use, so that a rewind can prove it made none.
+    """
 
     def __init__(self, weights: Weights) -> None:
-        self._gate_up = weights["gate_up_proj"]
-        self._down = weights["down_proj"]
+        self.gate_up = weights["gate_up_proj"]
+        self.down = weights["down_proj"]
         self.calls = 0
 
     def __call__(self, x: mx.array, chosen: mx.array) -> mx.array:
         """Run x [B, T, H] through experts chosen [B, T, k]: [B, T, k, H]."""
         self.calls += 1
-        both = (self._gate_up[chosen] @ x[..., None, :, None]).squeeze(-1)
+        both = (self.gate_up[chosen] @ x[..., None, :, None]).squeeze(-1)
         gate, up = mx.split(both, 2, axis=-1)
-        return (self._down[chosen] @ (silu(gate) * up)[..., None]).squeeze(-1)
+        return (self.down[chosen] @ (silu(gate) * up)[..., None]).squeeze(-1)
 
 
 class SparseMoE:

@@ -18,7 +18,7 @@ ROUNDS = 3
     witness="accepts and rejects",
     faults=("M2", "X7", "C1"),
     since="0.1.0",
-    cells=spread(models=("window", "qsa", "gdn-moe+mlx-lm"), depths=(2,), every_strategy=False),
+    cells=spread(models=("window", "qsa", "gdn-moe+mlx-lm", "flash-next"), depths=(2,)),
 )
 def test_nothing_pending(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After a reject, a full accept and steps without drafts every cache is evaluated.

@@ -153,6 +153,12 @@ class CheckedSession:
         self._note("round", given)
         return outcome
 
+    def unseen(self, operation: str, tokens: Sequence[int]) -> None:
+        """A prefill or round whose answer is not looked at: looking takes time, and waits."""
+        given, call = tuple(tokens), getattr(self._inner, operation)
+        guarded(operation, lambda: call(given))
+        self._note(operation, given)
+
     def extend(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
         outcome = self._outcome("extend", lambda: self._inner.extend(tokens), drafts=0)
@@ -223,6 +229,10 @@ class CheckedSession:
     def timings(self) -> dict[str, float]:
         """See the protocol."""
         return self._runtime.answer("timings", self._inner.timings, answers.timings)
+
+    def slow_rewind(self, component: str, steps: int) -> None:
+        """See the protocol."""
+        guarded("slow_rewind", lambda: self._inner.slow_rewind(component, steps))
 
     def cancel(self, drafts: Sequence[int] = ()) -> None:
         """See the protocol."""

@@ -34,6 +34,16 @@ _DRAW_LENGTH = 11
 
 
 @dataclass(frozen=True)
+class ExpertSizes:
+    """Routed experts of a checkpoint: bytes of one, and how many the target and the head have."""
+
+    nbytes: int
+    count: int
+    head_nbytes: int
+    head_count: int
+
+
+@dataclass(frozen=True)
 class Materials:
     """What cases decode: the zoo's checkpoints and text.
 
@@ -45,6 +55,9 @@ class Materials:
         expected_state: from (checkpoint, tokens) to names and shapes of all cache arrays.
         expected_drafts: from (checkpoint, tokens, K) to the drafts after these tokens of the head
             run alone, and how far each lies above the runner-up; made by the specification.
+        expert_sizes: from a checkpoint to its routed experts.
+        routing: from (checkpoint, tokens) to the experts that the specification chooses, by layer
+            with experts and by token.
         seed: of all of this, and of what a case draws at random; 0 is the usual one.
     """
 
@@ -53,6 +66,8 @@ class Materials:
     index_gap: Callable[[Path, Sequence[int], int], float]
     expected_state: Callable[[Path, int], dict[str, tuple[int, ...]]]
     expected_drafts: Callable[[Path, Sequence[int], int], list[tuple[int, float]]]
+    expert_sizes: Callable[[Path], ExpertSizes]
+    routing: Callable[[Path, Sequence[int]], list[list[tuple[int, ...]]]]
     seed: int = 0
 
 
@@ -217,6 +232,14 @@ class Oracles:
     ) -> list[tuple[int, float]]:
         """The head's K drafts after these tokens, and their margins, by the specification."""
         return self._materials.expected_drafts(group.checkpoint, tokens, k)
+
+    def expert_sizes(self, group: Group) -> ExpertSizes:
+        """The routed experts of a group's checkpoint."""
+        return self._materials.expert_sizes(group.checkpoint)
+
+    def routing(self, group: Group, tokens: Sequence[int]) -> list[list[tuple[int, ...]]]:
+        """The experts chosen for every token, by layer with experts; by the specification."""
+        return self._materials.routing(group.checkpoint, tokens)
 
     def _tie_free_start(self, key: GroupKey) -> int:
         if key not in self._tie_free:

@@ -244,6 +244,10 @@ class ProcessSession:
         """See the protocol."""
         return {str(name): float(value) for name, value in self._ask("timings").items()}
 
+    def slow_rewind(self, component: str, steps: int) -> None:
+        """See the protocol."""
+        self._ask("slow_rewind", component=component, steps=steps)
+
     def fork(self, options: Options | None = None) -> ProcessSession:
         """See the protocol."""
         result = self._ask("fork", options=asdict(options or Options()))

@@ -32,6 +32,7 @@ class Capability(str, Enum):
     STATE = "state"  # named arrays of the target's caches
     HEAD_STATE = "head-state"  # named arrays of the head's cache
     TIMING = "timing"  # seconds by phase
+    SLOW_REWIND = "slow-rewind"  # rewinds that can be made slow, to see who is charged for it
     COUNTERS = "counters"  # counts of a round, such as routed expert calls in its rewind
     FORK = "fork"  # an independent copy of a session
     SAVE = "save"  # save to a file and restore from it
@@ -41,6 +42,7 @@ class Capability(str, Enum):
     SAMPLING = "sampling"  # temperature, cuts, seed and acceptance of the options
     PENALTY = "penalty"  # the options' repetition penalty
     MASK = "mask"  # the options' allowed tokens
+    EXPERTS = "experts"  # routed experts on disk, under the options' budgets
     TEXT = "text"  # generate up to a stop string; text and log-probabilities of what it emitted
     POLICY = "policy"  # K chosen by a policy, which can be asked what it would choose
 
@@ -50,14 +52,24 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "drafts": (Capability.GUESS, Capability.DRAFTS),
     "logits": (Capability.LOGITS,),
     "state": (Capability.STATE, Capability.HEAD_STATE, Capability.KV_BITS),
-    "timing": (Capability.TIMING,),
+    "timing": (Capability.TIMING, Capability.SLOW_REWIND),
     "counters": (Capability.COUNTERS,),
     "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL, Capability.CONTINUE),
+    "experts": (Capability.EXPERTS,),
     "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
     "text": (Capability.TEXT,),
     "policy": (Capability.POLICY,),
 }
 """Capabilities by level; a runtime may offer part of a level."""
+
+EXPERT_COUNTERS = tuple(
+    f"{part}expert_{count}"
+    for part in ("", "head_")
+    for count in ("requests", "hits", "reads", "bytes_read", "reads_in_rewind")
+)
+"""EXPERTS: counts of a call, for the target's experts and the head's. A request is an expert of a
+layer that some row of one pass chose, a hit a request of one that was in memory; reads are experts
+read from disk, `bytes_read` bytes of them."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,12 @@ class Options:
         kv_bits: bits of a quantised key or value, from the first token on; 0 for plain ones.
             Only asked for of a runtime with KV_BITS.
         kv_group_size: how many of them share a scale.
+        expert_budget: EXPERTS: leave the target's routed experts in the checkpoint's files and
+            keep at most so many bytes of them in memory, from none when the session opens; 0
+            keeps all of them in memory. A prompt may take a whole layer's besides.
+        head_expert_budget: likewise for the head's experts.
+        group_experts: EXPERTS: `on` computes rows sorted by expert where there are enough of
+            them, `off` never; empty for the runtime's own way.
         temperature: SAMPLING: 0 decodes greedily, whatever the next five say. The cuts look at
             the distribution at temperature 1, and the temperature reshapes what they leave.
         top_p: keep the likeliest tokens whose probabilities come to this; 1 keeps all.
@@ -126,6 +144,9 @@ class Options:
     prefill_step_size: int = 2048
     kv_bits: int = 0
     kv_group_size: int = 64
+    expert_budget: int = 0
+    head_expert_budget: int = 0
+    group_experts: str = ""
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
@@ -153,7 +174,8 @@ class Outcome:
         logits: [K+1, V], row i after i drafts; rows past a are of rejected drafts. None
             without the capability.
         counters: counts of this round alone: `expert_calls_in_verify`,
-            `expert_calls_in_rewind`, `head_expert_calls_in_rewind`.
+            `expert_calls_in_rewind`, `head_expert_calls_in_rewind`. With EXPERTS those of
+            `EXPERT_COUNTERS`, of a prefill too.
     """
 
     accepted: int
@@ -264,6 +286,20 @@ class RuntimeSession(Protocol):
 
     def timings(self) -> dict[str, float]:
         """TIMING: seconds spent so far by phase: prefill, draft, verify, accept, rewind."""
+        ...
+
+    def slow_rewind(self, component: str, steps: int, /) -> None:
+        """SLOW_REWIND: let the next rewind leave a part of the state waiting for long work.
+
+        Inside whatever the rewind's timer encloses, once the state has been put back, replace
+        the component's arrays in the caches by `mtp_conformance.slowing.slowed` ones, and
+        evaluate nothing. For the next round that rejects a draft.
+
+        Args:
+            component: `layers.` or `head.` and a name of the canonical layout, such as
+                `layers.recurrent`: that of all layers of the target, or of the head.
+            steps: how long; for `slowed`.
+        """
         ...
 
     def fork(self, options: Options | None = None, /) -> RuntimeSession:

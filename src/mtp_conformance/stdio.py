@@ -141,7 +141,9 @@ class _Server:
             return {"arrays": self._write(answers.state(session.state()))}
         if op == "timings":
             return answers.timings(session.timings())
-        if op == "cancel":
+        if op == "slow_rewind":
+            session.slow_rewind(args["component"], args["steps"])
+        elif op == "cancel":
             drafts = args.get("tokens", ())
             session.cancel(drafts) if drafts else session.cancel()
         elif op in ("save", "restore"):

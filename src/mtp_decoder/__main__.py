@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,15 @@ from mlx_lm.tokenizer_utils import load as load_tokenizer
 from mtp_decoder.counters import PHASES, Counters
 from mtp_decoder.drafting import HeadRows
 from mtp_decoder.errors import CheckpointError, DecoderError
+from mtp_decoder.experts import (
+    Eviction,
+    ExpertStore,
+    OffloadSettings,
+    Shards,
+    group,
+    offload,
+    stores_of,
+)
 from mtp_decoder.generate import check_arguments, emit
 from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import load, read_config
@@ -28,11 +38,16 @@ from mtp_decoder.target import Head, Target
 from mtp_decoder.text import TextStream
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXAMPLES = """examples:
   python -m mtp_decoder generate --model DIR --prompt "def fib(n):" --num-draft-tokens 3
   python -m mtp_decoder generate --model DIR --prompt - --rewind snapshot --json < prompt.txt
   python -m mtp_decoder generate --model DIR --prompt "Once" --loader my_models:read
+  python -m mtp_decoder generate --model DIR --prompt "Once" --expert-budget 24G
 """
+
+Stores = dict[str, ExpertStore]
+"""Stores of experts on disk, by `target` and `head`."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,12 +93,48 @@ def _parser() -> argparse.ArgumentParser:
     add("--ignore-eos", action="store_true", help="go on after an end of text")
     add("--ignore-chat-template", action="store_true", help="give the prompt as it is")
     add(
+        "--expert-budget",
+        type=_bytes,
+        metavar="SIZE",
+        help="leave routed experts on disk, and keep so many bytes of them (512M, 24G, 4096)",
+    )
+    add(
+        "--head-expert-budget",
+        type=_bytes,
+        metavar="SIZE",
+        help="likewise for the head's experts (as --expert-budget)",
+    )
+    add(
+        "--expert-eviction",
+        choices=[e.value for e in Eviction],
+        default=Eviction.LFU.value,
+        help="which expert leaves: the least often asked for, or the longest ago (lfu)",
+    )
+    add(
+        "--group-experts",
+        choices=["on", "off"],
+        help="sort rows by expert from 64 on, or never (as the model's classes do it)",
+    )
+    add(
         "--loader",
         metavar="PACKAGE.MODULE:FUNCTION",
         help="from a folder to (target, head), for models mlx-lm's classes do not cover",
     )
     add("--json", action="store_true", help="one JSON object at the end instead of the table")
     return parser
+
+
+def _bytes(text: str) -> int:
+    """A number of bytes, perhaps with K, M, G or T for powers of 1024."""
+    unit = _UNITS.get(text[-1:].upper(), 1)
+    digits = text if unit == 1 else text[:-1]
+    try:
+        count = int(float(digits) * unit)
+    except (ValueError, OverflowError):
+        count = -1
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; give bytes, or 512M, 24G")
+    return count
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -113,10 +164,11 @@ def main(argv: list[str] | None = None) -> int:
 def _generate(arguments: argparse.Namespace) -> int:
     check_arguments(arguments.num_draft_tokens, arguments.max_tokens, has_drafts=True)
     _sampling(arguments)  # refused before anything is loaded
+    _experts(arguments)
     tokenizer = _tokenizer(arguments.model)
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
-    session = _session(arguments)
+    session, stores = _session(arguments)
     session.check_prompt(prompt)
     ends = [] if arguments.ignore_eos else list(tokenizer.eos_token_ids)
     text = TextStream(tokenizer, arguments.stop, tokenizer.eos_token_ids)
@@ -137,15 +189,21 @@ def _generate(arguments: argparse.Namespace) -> int:
         interrupted = True
     seconds = time.perf_counter() - start
     output.finish()
-    _report(arguments.json, session.counters, len(prompt), output, seconds)
+    _report(arguments.json, session.counters, len(prompt), output, seconds, stores)
     return 130 if interrupted else 0
 
 
-def _session(arguments: argparse.Namespace) -> Session:
+def _session(arguments: argparse.Namespace) -> tuple[Session, Stores]:
     k = arguments.num_draft_tokens
-    target, head = _load(arguments.model, arguments.loader)
+    target, head = _load(arguments)
     check_arguments(k, arguments.max_tokens, has_drafts=head is not None)
-    return Session(
+    parts: dict[str, Target | Head | None] = {"target": target, "head": head}
+    there = {name: part.layers for name, part in parts.items() if part is not None}
+    if arguments.group_experts is not None:
+        for layers in there.values():
+            group(layers, sort=arguments.group_experts == "on")
+    stores = {name: store for name, layers in there.items() for store in stores_of(layers)}
+    session = Session(
         target,
         head if k else None,
         rewind=arguments.rewind,
@@ -153,6 +211,17 @@ def _session(arguments: argparse.Namespace) -> Session:
         sampling=_sampling(arguments),
         prefill_step_size=arguments.prefill_step_size,
     )
+    return session, stores
+
+
+def _experts(arguments: argparse.Namespace) -> OffloadSettings | None:
+    """What the options say of experts on disk; None where they stay in memory."""
+    budget, head_budget = arguments.expert_budget, arguments.head_expert_budget
+    if budget is None:
+        if head_budget is not None:
+            raise DecoderError("--head-expert-budget needs --expert-budget beside it")
+        return None
+    return OffloadSettings(budget, head_budget, Eviction(arguments.expert_eviction))
 
 
 def _sampling(arguments: argparse.Namespace) -> Sampling:
@@ -166,10 +235,20 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
     )
 
 
-def _load(folder: Path, loader: str | None) -> tuple[Target, Head | None]:
-    if loader is None:
-        loaded = load(folder)
+def _load(arguments: argparse.Namespace) -> tuple[Target, Head | None]:
+    folder, experts = arguments.model, _experts(arguments)
+    if arguments.loader is None:
+        loaded = load(folder, experts)
         return loaded.target, loaded.head
+    shards = None if experts is None else Shards(folder)
+    target, head = _load_with(arguments.loader, folder)
+    if shards is not None and experts is not None:
+        offload(target, head, shards, experts)
+    return target, head
+
+
+def _load_with(loader: str, folder: Path) -> tuple[Target, Head | None]:
+    """What another function reads from a folder."""
     module, _, function = loader.partition(":")
     try:
         read = getattr(importlib.import_module(module), function)
@@ -244,13 +323,18 @@ class _Output:
 
 
 def _report(
-    as_json: bool, counters: Counters, prompt_tokens: int, output: _Output, seconds: float
+    as_json: bool,
+    counters: Counters,
+    prompt_tokens: int,
+    output: _Output,
+    seconds: float,
+    stores: Stores,
 ) -> None:
     tokens = output.tokens
     decoding = seconds - counters.seconds["prefill"]
     speed = max(0, len(tokens) - 1) / decoding if decoding > 0 else 0.0
     if as_json:
-        record = {
+        record: dict[str, Any] = {
             "text": output.text,
             "tokens": tokens,
             "prompt_tokens": prompt_tokens,
@@ -260,6 +344,11 @@ def _report(
             "accepted_by_depth": counters.accepted_by_depth,
             "seconds": counters.seconds,
         }
+        if stores:
+            record["experts"] = {
+                name: {"slots": s.slots, "expert_bytes": s.expert_bytes, **asdict(s.counts)}
+                for name, s in stores.items()
+            }
         print(json.dumps(record))
         return
     print(f"\n\n{prompt_tokens} prompt tokens, {len(tokens)} tokens in {seconds:.2f} s")
@@ -267,6 +356,12 @@ def _report(
     depths = zip(counters.drafted_by_depth, counters.accepted_by_depth, strict=True)
     for depth, (drafted, accepted) in enumerate(depths, start=1):
         print(f"draft {depth}: accepted {accepted} of {drafted} ({accepted / drafted:.0%})")
+    for name, store in stores.items():
+        c = store.counts
+        print(
+            f"experts of the {name}: {store.slots} slots, {c.hits} of {c.requests} requests hit, "
+            f"{c.reads} read ({c.bytes_read / 2**20:.1f} MiB)"
+        )
     print("   ".join(f"{phase} {counters.seconds[phase]:.3f} s" for phase in PHASES))
 
 

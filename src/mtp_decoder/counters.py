@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import mlx.core as mx
+
 PHASES = ("prefill", "draft", "verify", "accept", "rewind")
 
 
@@ -21,7 +23,8 @@ class Counters:
     `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
     accepted that many; a draft counts as accepted once it is emitted. A round that had nothing
     to rewind counts no rewind. Seconds are wall time; every phase evaluates what it encloses
-    before its clock stops. `clock` gives seconds since any moment.
+    before its clock stops, and the phases of a call come to the time it takes. `clock` gives
+    seconds since any moment.
     """
 
     rounds: int = 0
@@ -60,9 +63,15 @@ class Counters:
 
     @contextmanager
     def phase(self, name: str) -> Generator[None, None, None]:
-        """Charge the enclosed wall time to a phase; the caller evaluates inside."""
+        """Charge the enclosed wall time to a phase; the caller evaluates inside.
+
+        Work that was submitted before is waited for first, and charged to nobody; the clock
+        stops once everything that was submitted inside is done.
+        """
+        mx.synchronize()
         start = self.clock()
         try:
             yield
         finally:
+            mx.synchronize()
             self.seconds[name] += self.clock() - start

@@ -25,3 +25,7 @@ class CheckpointError(DecoderError):
 
 class SessionFileError(DecoderError):
     """A file that no session can be restored from, or saved to; names the file and the reason."""
+
+
+class ExpertReadError(DecoderError):
+    """An expert that cannot be read from disk (any more); names the file and what to do."""

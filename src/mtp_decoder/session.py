@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, MutableSequence, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from mtp_decoder.errors import (
     SessionFileError,
     UnrewindableCacheError,
 )
+from mtp_decoder.experts import through_whole_layers, whole_layers
 from mtp_decoder.processing import LogitsProcessor, Processing, TokenMask
 from mtp_decoder.prompt_cache import (
     check_content,
@@ -254,14 +255,18 @@ class Session:
     def _run_prompt(self, tokens: list[int], history: list[int]) -> Round:
         """Run tokens through target and head, and emit the token after the history."""
         with self.counters.phase("prefill"), self._or_as_before():
-            hidden = self._prefill_chunks(tokens)
+            if through_whole_layers(self._target.layers, len(tokens)):
+                hidden = self._prefill_layers(tokens)
+            else:
+                hidden = self._prefill_chunks(tokens)
             logits = self._target.logits(hidden[:, -1:])[0]
             self._processing.begin(len(history))
             none = Drafts((), self._length)
             outcome = accept(none, logits, history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
         self.history = [*history, outcome.tokens[0]]
-        self._processing.settle(self.history)
+        with self._following("prefill"):
+            self._processing.settle(self.history)
         self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
@@ -297,6 +302,10 @@ class Session:
         if isinstance(self._given, MutableSequence):
             self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
 
+    def _following(self, phase: str) -> AbstractContextManager[None]:
+        """The phase, if anybody follows the tokens; a timer costs some microseconds."""
+        return self.counters.phase(phase) if self._processing.active else nullcontext()
+
     @contextmanager
     def _or_unusable(self, what: str) -> Generator[None]:
         """Refuse any further use of the session if the enclosed lines fail."""
@@ -316,19 +325,53 @@ class Session:
             raise DecoderError("the prompt is empty: give at least one token")
         return tokens
 
-    def _prefill_chunks(self, tokens: list[int]) -> mx.array:
+    def _chunks(self, tokens: list[int]) -> list[mx.array]:
+        """The prompt in pieces [1, T], its last token alone."""
         cuts = [*range(0, len(tokens) - 1, self._step_size), len(tokens) - 1]
         ends = [*cuts[1:], len(tokens)]
+        return [mx.array([tokens[a:b]]) for a, b in zip(cuts, ends, strict=True)]
+
+    def _prefill_chunks(self, tokens: list[int]) -> mx.array:
         hidden = mx.zeros((1, 0))
-        for start, end in zip(cuts, ends, strict=True):
+        for chunk in self._chunks(tokens):
             self._quantise()
-            chunk = mx.array([tokens[start:end]])
             hidden = forward(self._target, chunk, self._caches)
-            self._length += end - start
+            self._length += chunk.shape[1]
             if self._drafter is not None:
                 self._drafter.prefill(hidden, chunk)
             self._sync(hidden)
         return hidden
+
+    def _prefill_layers(self, tokens: list[int]) -> mx.array:
+        """As `_prefill_chunks`, but all chunks through one layer before the next.
+
+        So each layer's experts are read from disk once, into one buffer; the head's likewise,
+        for all pairs. What a layer sees of a chunk, and in what order, is the same.
+        """
+        chunks, before = self._chunks(tokens), self._length
+        rows = [self._target.embed(chunk) for chunk in chunks]
+        with whole_layers(self._target.layers):
+            for index, layer in enumerate(self._target.layers):
+                self._length = before
+                for n, chunk in enumerate(chunks):
+                    self._quantise(index)
+                    rows[n] = layer(rows[n], chunk, self._caches[index])
+                    self._length += chunk.shape[1]
+                    mx.eval(rows[n], arrays_of([self._caches[index]]))
+        if self._head is not None:
+            with whole_layers(self._head.layers, at_once=True):
+                self._prefill_head(rows, chunks, before)
+        return rows[-1]
+
+    def _prefill_head(self, rows: list[mx.array], chunks: list[mx.array], before: int) -> None:
+        """Run every pair of a prompt through the head, chunk by chunk."""
+        self._length = before
+        for hidden, chunk in zip(rows, chunks, strict=True):
+            self._quantise()
+            self._length += chunk.shape[1]
+            if self._drafter is not None:
+                self._drafter.prefill(hidden, chunk)
+            self._sync(hidden)
 
     def draft(self, num_draft_tokens: int) -> list[int]:
         """Let the head draft; its cache grows by that many rows until the round is settled.
@@ -356,7 +399,9 @@ class Session:
         self._require_closed()
         if k:
             self.require_rewindable()
-        self._quantise()
+        if self._quantisation is not None:
+            with self.counters.phase("draft"):
+                self._quantise()
         k = self._within_plain_rows(k)
         if forced is not None:
             forced = forced[:k]
@@ -371,13 +416,19 @@ class Session:
         self._open.drafts, self._open.laws = made
         return list(self._open.drafts)
 
-    def _quantise(self) -> None:
-        """Quantise keys and values that are due, in the given prompt cache too."""
+    def _quantise(self, only: int | None = None) -> None:
+        """Quantise keys and values that are due, in the given prompt cache too.
+
+        Of every layer of target and head, or of `only` one of the target's.
+        """
         setting = self._quantisation
         if setting is None or self._length < setting.start:
             return
         own = [*self._caches, *self._head_caches]
-        made = [setting.quantised(cache) for cache in own]
+        made = [
+            setting.quantised(cache) if only in (None, index) else cache
+            for index, cache in enumerate(own)
+        ]
         if all(old is new for old, new in zip(own, made, strict=True)):
             return
         count = len(self._caches)
@@ -460,7 +511,8 @@ class Session:
             )
         before = len(self.history) - len(self._settled.tokens if self._settled else ())
         history = [*self.history[:before], *outcome.tokens]
-        self._processing.settle(history)  # a stranger's code: first, while nothing has changed
+        with self._following("rewind"):
+            self._processing.settle(history)  # a stranger's code: first, while nothing has changed
         # An open round can be cancelled if this fails; a settled one has no other way back.
         guard = (
             self._or_unusable("cutting a settled round") if self._open is None else nullcontext()
@@ -490,7 +542,7 @@ class Session:
         if opened is None:
             return
         self._open = self._window = self._verified = self._settled = None
-        with self._or_unusable("cancelling a round"):
+        with self.counters.phase("rewind"), self._or_unusable("cancelling a round"):
             if self._drafter is not None:
                 self._drafter.abandon()
                 self._drafter.hidden = opened.hidden

@@ -17,7 +17,7 @@ def test_examples(capsys: pytest.CaptureFixture[str], command: list[str]) -> Non
         main([*command, "--help"])
     examples = re.findall(r"^  (python -m .*)$", capsys.readouterr().out, re.MULTILINE)
     assert exit_.value.code == 0
-    assert len(examples) == 3
+    assert len(examples) == 4
     assert all({"generate", "--model", "--prompt"} <= set(shlex.split(e)) for e in examples)
 
 

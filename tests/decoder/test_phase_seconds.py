@@ -8,8 +8,10 @@ import mlx.core as mx
 import pytest
 
 from mtp_decoder import Session
+from mtp_decoder.quantised import KVQuantisation
+from mtp_decoder.window import Window
 from tests.decoder.conftest import Zoo
-from tests.decoder.helpers import PROMPT, Plain, play
+from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, play
 
 
 class Clock:
@@ -90,3 +92,53 @@ def test_a_failure(session: Session, monkeypatch: pytest.MonkeyPatch, clock: Clo
     with pytest.raises(ZeroDivisionError):
         session.round(1)
     assert session.counters.seconds["verify"] == 8
+
+
+def test_earlier_work(session: Session, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """A phase waits for what was submitted before it, uncharged, and is charged for its own."""
+    waits = clock.slow(mx.synchronize, 0.5)
+    monkeypatch.setattr("mtp_decoder.counters.mx", SimpleNamespace(synchronize=waits))
+    before = clock.now
+    session.prefill(PROMPT)
+    assert session.counters.seconds["prefill"] == 122 + 0.5
+    assert clock.now - before == 122 + 2 * 0.5
+
+
+def test_what_follows_the_tokens(zoo: Zoo, clock: Clock) -> None:
+    """Whatever a mask does with emitted tokens is charged to the phase that settles them."""
+    target, head = zoo("gdn")
+
+    class Slow:
+        allowed = staticmethod(lambda: mx.ones(VOCABULARY, mx.bool_))
+        advance = staticmethod(clock.slow(lambda _: None, 4))
+        rewind = staticmethod(lambda _: None)
+
+        def fork(self) -> Any:
+            raise NotImplementedError
+
+    session = Session(target, head, token_mask=Slow())
+    session.prefill(PROMPT)
+    assert session.counters.seconds["prefill"] == 4
+
+
+def test_a_cancel(session: Session, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Giving a round up is charged to the rewind."""
+    session.prefill(PROMPT)
+    session.verify(session.draft(2))
+    monkeypatch.setattr(Window, "rewind", clock.slow(Window.rewind, 3))
+    session.cancel()
+    assert session.counters.seconds["rewind"] == 3
+
+
+def test_rows_that_are_quantised(zoo: Zoo, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quantising rows between two rounds is charged to the draft that waits for it."""
+    session = Session(*zoo("gdn-wide"), kv_bits=8, kv_group_size=32, quantized_kv_start=14)
+    session.prefill(PROMPT)
+    quantised = clock.slow(KVQuantisation.quantised, 7)
+    monkeypatch.setattr(KVQuantisation, "quantised", quantised)
+    session.round(0)
+    before = dict(session.counters.seconds)
+    session.round(0)
+    spent = {name: s - before[name] for name, s in session.counters.seconds.items() if s}
+    assert before["draft"] == 0  # 13 tokens in the caches
+    assert spent == {"draft": 7 * 5}  # four layers and the head's

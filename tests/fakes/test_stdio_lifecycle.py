@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.emit.test_stop_text import test_stop_text as text_case
+from conformance.experts.test_counts import test_counts_are_exact as experts_case
 from conformance.lifecycle.test_cancel import test_leaves_nothing as cancel_case
 from conformance.lifecycle.test_continue import test_after_rounds as after_rounds_case
 from conformance.lifecycle.test_continue import test_after_stop as after_stop_case
@@ -20,6 +21,7 @@ from conformance.lifecycle.test_save import test_saved_file as file_case
 from conformance.policy.test_recovers import test_recovers as policy_case
 from conformance.policy.test_stream import test_stream as policy_stream_case
 from conformance.rewind.test_quantised import test_every_accept as quantised_case
+from conformance.timing.test_slow_rewind import test_slow_is_charged as slow_case
 from mtp_conformance import Cell, Oracles, Unsupported, Witness
 from mtp_conformance.adapters.builtin import make_runtime
 from mtp_conformance.process import ProcessRuntime
@@ -36,6 +38,7 @@ CASES: dict[str, tuple[Any, Cell]] = {
     "error in a round": (round_case, DEEP),
     "error in a prompt": (prompt_case, CELL),
     "quantised": (quantised_case, WIDE),
+    "experts": (experts_case, replace(CELL, model="gdn-moe")),
     "stop string": (text_case, DEEP),
     "policy": (policy_case, replace(CELL, extra=(("policy", "streak"),))),
     "policy's stream": (policy_stream_case, replace(DEEP, extra=(("policy", "streak"),))),
@@ -75,3 +78,10 @@ def test_a_process_that_injects_nothing(oracles_of: Make, tmp_path: Path) -> Non
     ):
         pass
     runtime.close()
+
+
+def test_slow_rewind_over_stdio(process: ProcessRuntime, oracles_of: Make) -> None:
+    """A rewind is made slow in the runtime's own process, and is charged there."""
+    witness = Witness()
+    slow_case(oracles_of(process), replace(DEEP, model="attn"), witness)
+    assert witness.as_dict()["slow"] == 4  # keys and values of target and head

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -19,11 +19,13 @@ from mlx_lm import __version__ as mlx_lm_version
 from mlx_lm.sample_utils import make_logits_processors
 from mlx_lm.tokenizer_utils import load as load_tokenizer
 
+from mtp_conformance.adapters.slow_caches import slow_down
 from mtp_conformance.failure import UsageError
-from mtp_conformance.oracles import Materials
+from mtp_conformance.oracles import ExpertSizes, Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome, Trial
 from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Sampling, Session, Stops, emit
+from mtp_decoder.experts import OffloadSettings, Shards, group, offload, stores_of
 from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import load
 from mtp_decoder.rehearsing import rehearse
@@ -33,7 +35,9 @@ from reference_models import checkpoint as checkpoints
 from reference_models.chain import chained_drafts
 from reference_models.config import ConfigError
 from reference_models.layout import expected_state
+from reference_models.moe import SparseMoE
 from reference_models.prompts import prompt_tokens
+from reference_models.routing import routing
 from reference_models.ties import smallest_cut_gap
 from reference_models.zoo import ZOO
 
@@ -41,6 +45,7 @@ _MLX_VERSION: str = vars(mx)["__version__"]  # an attribute that the stub of mlx
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 _MLX_LM = tuple(f"{n}+mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
 _EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
+_STORE_COUNTS = ("requests", "hits", "reads", "bytes_read")
 
 
 class BuiltinRuntime:
@@ -69,7 +74,10 @@ class BuiltinRuntime:
         in_bfloat16 = checkpoint.name.endswith("bfloat16")
         if mlx_lm_experts and in_bfloat16 and mx.default_device() == mx.Device(mx.cpu):
             raise Unsupported("mlx's CPU backend has gather_mm for float32 only")
-        target, head = load_model(model, checkpoint)
+        if options.expert_budget or options.group_experts:
+            target, head = load_experts(model, checkpoint, options)
+        else:
+            target, head = load_model(model, checkpoint)
         session = session_of(target, head, options)
         return BuiltinSession(session, target, head, options, checkpoint)
 
@@ -80,10 +88,39 @@ def load_model(model: str, checkpoint: Path) -> tuple[Any, Any]:
     if not model.endswith("+mlx-lm"):
         return checkpoints.read(checkpoint)
     target, head = load(checkpoint)
-    for owner in (target.model.layers, head.blocks if head is not None else []):
-        for layer in owner:
-            if hasattr(layer.mlp, "switch_mlp"):
-                layer.mlp.switch_mlp = _CountedExperts(layer.mlp.switch_mlp)
+    _count_experts(target)
+    if head is not None:
+        _count_experts(head)
+    return target, head
+
+
+def _count_experts(part: Any) -> None:
+    """Count the calls of mlx-lm's experts in a target or head."""
+    for layer in part.layers:
+        block = layer.wrapped.mlp
+        if hasattr(block, "switch_mlp"):
+            block.switch_mlp = _CountedExperts(block.switch_mlp)
+
+
+def load_experts(model: str, checkpoint: Path, options: Options) -> tuple[Any, Any]:
+    """Target and head anew, with experts as the options say: the slots of a session are its own."""
+    settings = None
+    if options.expert_budget:
+        budgets = options.expert_budget, options.head_expert_budget or options.expert_budget
+        settings = OffloadSettings(*budgets)
+    if model.endswith("+mlx-lm"):
+        target, head = load(checkpoint, settings)
+    else:
+        shards = Shards(checkpoint)
+        target, head = checkpoints.read(checkpoint)
+        if settings is not None:
+            offload(target, head, shards, settings)
+    parts = [target] if head is None else [target, head]
+    for part in parts:
+        if options.group_experts:
+            group(part.layers, sort=options.group_experts == "on")
+        if settings is None and model.endswith("+mlx-lm"):
+            _count_experts(part)
     return target, head
 
 
@@ -108,8 +145,8 @@ def _expert_calls(part: Any) -> int:
     """Routed expert calls of a target or head so far."""
     if hasattr(part, "routed_expert_calls"):
         return part.routed_expert_calls()
-    layers = part.model.layers if hasattr(part, "model") else part.blocks
-    return sum(layer.mlp.switch_mlp.calls for layer in layers if hasattr(layer.mlp, "switch_mlp"))
+    blocks = [layer.wrapped.mlp for layer in part.layers]
+    return sum(block.switch_mlp.calls for block in blocks if hasattr(block, "switch_mlp"))
 
 
 def session_of(target: Any, head: Any, options: Options) -> Session:
@@ -193,6 +230,7 @@ class BuiltinSession:
         self._target = target
         self._head = head
         self._options = options
+        self._slow = ("", 0)
         self._checkpoint = checkpoint
 
     @property
@@ -202,8 +240,9 @@ class BuiltinSession:
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
+        start = self._expert_counts()
         done = self.session.prefill(tokens)
-        return Outcome(0, done.tokens, done.logits)
+        return Outcome(0, done.tokens, done.logits, self._experts_since(start))
 
     def round(self, drafts: Sequence[int]) -> Outcome:
         """See the protocol; counts expert calls of verify and rewind apart."""
@@ -214,18 +253,23 @@ class BuiltinSession:
             raise
 
     def _round(self, drafts: Sequence[int]) -> Outcome:
-        session = self.session
+        session, totals = self.session, self._expert_counts()
         start = _expert_calls(self._target)
         session.inject(drafts)
         verified = session.verify(drafts)
         outcome = session.accept()
         before, before_head = _expert_calls(self._target), _expert_calls(self._head)
+        settled = self._expert_counts()
+        self._slow_down()
         session.rewind(outcome)
+        reads = {n: c for n, c in self._experts_since(settled).items() if n.endswith("_reads")}
         counters = {
             "expert_calls_in_verify": before - start,
             "expert_calls_in_rewind": _expert_calls(self._target) - before,
             "head_expert_calls_in_rewind": _expert_calls(self._head) - before_head,
             "rewind_bytes": session.counters.rewind_bytes,
+            **self._experts_since(totals),
+            **{f"{name}_in_rewind": count for name, count in reads.items()},
         }
         return Outcome(outcome.accepted, outcome.tokens, verified.logits, counters)
 
@@ -298,6 +342,35 @@ class BuiltinSession:
         """See the protocol."""
         return dict(self.session.counters.seconds)
 
+    def slow_rewind(self, component: str, steps: int) -> None:
+        """See the protocol.
+
+        Raises:
+            Unsupported: keys and values are quantised; packed rows are not slowed.
+        """
+        if self._options.kv_bits:
+            raise Unsupported("rewinds are made slow over plain keys and values only")
+        self._slow = (component, steps)
+
+    def _slow_down(self) -> None:
+        """Let the verify pass that is to be rewound leave a component waiting, if that is due."""
+        component, steps = self._slow
+        window: Any = vars(self.session)["_window"]
+        if not component or window is None:
+            return
+        rewind = window.rewind
+
+        def slow(keep: int) -> None:
+            rejects = keep < window.kept
+            rewind(keep)
+            if rejects:
+                self._slow = ("", 0)
+                caches, head_caches = (vars(self.session)[n] for n in ("_caches", "_head_caches"))
+                slow_down(self._target.layers, caches, "layers", component, steps)
+                slow_down(self._head.layers, head_caches, "head", component, steps)
+
+        window.rewind = slow
+
     def save(self, file: Path) -> None:
         """See the protocol."""
         self.session.save(file)
@@ -318,8 +391,21 @@ class BuiltinSession:
 
     def extend(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
+        start = self._expert_counts()
         done = self.session.extend(tokens)
-        return Outcome(0, done.tokens, done.logits)
+        return Outcome(0, done.tokens, done.logits, self._experts_since(start))
+
+    def _expert_counts(self) -> dict[str, int]:
+        """Totals of the stores so far, under the protocol's names."""
+        found: dict[str, int] = {}
+        for prefix, part in (("", self._target), ("head_", self._head)):
+            for store in stores_of(part.layers) if part is not None else []:
+                counts = asdict(store.counts)
+                found |= {f"{prefix}expert_{name}": counts[name] for name in _STORE_COUNTS}
+        return found
+
+    def _experts_since(self, start: dict[str, int]) -> dict[str, int]:
+        return {name: total - start[name] for name, total in self._expert_counts().items()}
 
     def close(self) -> None:
         """See the protocol; memory goes with the object."""
@@ -374,6 +460,8 @@ def zoo_materials(folder: Path, seed: int = 0) -> Materials:
         index_gap=index_gap,
         expected_state=lambda path, tokens: expected_state(checkpoints.read_config(path), tokens),
         expected_drafts=lambda path, tokens, k: chained_drafts(*specified(path), tokens, k),
+        expert_sizes=expert_sizes,
+        routing=lambda path, tokens: routing(specified(path)[0], tokens),
     )
 
 
@@ -381,6 +469,17 @@ def zoo_materials(folder: Path, seed: int = 0) -> Materials:
 def specified(checkpoint: Path) -> tuple[Any, Any]:
     """Target and head of a checkpoint as specified, which nothing decodes with."""
     return checkpoints.read(checkpoint)
+
+
+def expert_sizes(checkpoint: Path) -> ExpertSizes:
+    """The routed experts of target and head, by the specification."""
+    found: list[int] = []
+    for part in specified(checkpoint):
+        blocks = [layer.mlp for layer in part.layers if isinstance(layer.mlp, SparseMoE)]
+        stacks = [(block.experts.gate_up, block.experts.down) for block in blocks]
+        found.append(sum(array[0].nbytes for array in stacks[0]) if stacks else 0)
+        found.append(sum(len(gate_up) for gate_up, _ in stacks))
+    return ExpertSizes(*found)
 
 
 def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:

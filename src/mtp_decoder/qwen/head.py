@@ -61,7 +61,7 @@ class QwenHead(nn.Module):
 
 
 def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: bool) -> QwenHead:
-    """A head from its checkpoint tensors.
+    """A head from its checkpoint tensors, not evaluated yet.
 
     Args:
         target: the model the head belongs to.
@@ -86,7 +86,6 @@ def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: 
     _quantize(head, weights)
     head.load_weights(list(weights.items()), strict=True)
     head.eval()
-    mx.eval(head.parameters())
     return head
 
 

@@ -12,6 +12,7 @@ from mlx_lm.models.switch_layers import SwitchLinear
 from mlx_lm.utils import load_model
 
 from mtp_decoder.errors import CheckpointError
+from mtp_decoder.experts import OffloadSettings, Shards, offload
 from mtp_decoder.qwen.head import QwenHead, build_head
 from mtp_decoder.qwen.target import QwenTarget
 
@@ -25,12 +26,17 @@ class Loaded(NamedTuple):
     head: QwenHead | None
 
 
-def load(folder: str | Path) -> Loaded:
+def load(folder: str | Path, experts: OffloadSettings | None = None) -> Loaded:
     """Open a checkpoint folder of qwen3_5, qwen3_5_moe or qwen3_next.
 
+    Args:
+        folder: with config.json and safetensors.
+        experts: leave routed experts on disk, under these budgets.
+
     Raises:
-        CheckpointError: no such folder, a missing file, another family, a broken head, or
-            experts in a dtype this device has no kernel for.
+        CheckpointError: no such folder, a missing or truncated file, another family, a broken
+            head, or experts in a dtype this device has no kernel for.
+        DecoderError: a budget that holds no expert, or no experts to leave on disk.
     """
     path = Path(folder)
     config = read_config(path)
@@ -42,18 +48,21 @@ def load(folder: str | Path) -> Loaded:
         )
     if not list(path.glob("model*.safetensors")):
         raise CheckpointError(f"{path} has no model*.safetensors")
+    shards = None if experts is None else Shards(path)
     logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
-        model, _ = load_model(path)
+        model, _ = load_model(path, lazy=shards is not None)
     except (ValueError, RuntimeError, KeyError, TypeError) as error:
         raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
     target = QwenTarget(model)
     _check_experts(path, model)
     stored = _load_tensors(path)
     head = {n.partition("mtp.")[2]: a for n, a in stored.items() if _is_head(n)}
-    if not head:
-        return Loaded(target, None)
-    return Loaded(target, build_head(target, head, about_zero=_about_zero(family, stored)))
+    built = build_head(target, head, about_zero=_about_zero(family, stored)) if head else None
+    if shards is not None and experts is not None:
+        offload(target, built, shards, experts)
+    mx.eval(model.parameters(), [] if built is None else built.parameters())
+    return Loaded(target, built)
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Routed experts on disk."""

@@ -1,0 +1,146 @@
+"""Where every tensor of a checkpoint lies on disk, and reading pieces of it.
+
+A safetensors file is 8 bytes with the length of its header, the header as JSON (for every
+tensor its dtype, shape and range of bytes) and the bytes. Pieces are read with `os.preadv`: it
+needs no position, so that threads share a descriptor, and a file that has become shorter is an
+error where a mapped one would be a signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import mlx.core as mx
+
+from mtp_decoder.errors import CheckpointError, ExpertReadError
+
+INDEX = "model.safetensors.index.json"
+DTYPES = {
+    "F32": mx.float32,
+    "F16": mx.float16,
+    "BF16": mx.bfloat16,
+    "U32": mx.uint32,
+    "U8": mx.uint8,
+}
+_LENGTH = 8
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A tensor on disk: its file's number, where it begins there, and what it is."""
+
+    file: int
+    start: int
+    nbytes: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive bytes of a file."""
+
+    file: int
+    start: int
+    nbytes: int
+
+
+class Shards:
+    """The safetensors files of a folder, open for reading; closed with the object.
+
+    Raises:
+        CheckpointError: there is none, one that the index lists is missing, one is no
+            safetensors file, or is shorter than its header says.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = _files(folder)
+        self._descriptors: list[int] = []
+        self._close = weakref.finalize(self, _close, self._descriptors)
+        self.tensors: dict[str, Stored] = {}
+        for number, path in enumerate(self.paths):
+            self._descriptors.append(_open(path))
+            self.tensors |= _header(number, path)
+
+    def read(self, piece: Piece, into: memoryview) -> int:
+        """Fill `into`, of the piece's length, and return that length.
+
+        Raises:
+            ExpertReadError: the file ends too early, or cannot be read.
+        """
+        path, done = self.paths[piece.file], 0
+        while done < piece.nbytes:
+            try:
+                count = os.preadv(self._descriptors[piece.file], [into[done:]], piece.start + done)
+            except OSError as error:
+                raise ExpertReadError(f"{path} cannot be read: {error}") from error
+            if not count:
+                raise ExpertReadError(
+                    f"{path} ends at byte {piece.start + done}, inside an expert of "
+                    f"{piece.nbytes} bytes: it was cut short; put the whole file back"
+                )
+            done += count
+        return done
+
+
+def _files(folder: Path) -> list[Path]:
+    index = folder / INDEX
+    if index.is_file():
+        try:
+            listed = cast("dict[str, Any]", json.loads(index.read_text()))["weight_map"]
+            names = sorted(set(cast("dict[str, str]", listed).values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{index} has no weight_map: {error}") from error
+        for name in names:
+            if not (folder / name).is_file():
+                raise CheckpointError(f"{folder} lacks {name}, which {INDEX} lists: fetch it again")
+        return [folder / name for name in names]
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        raise CheckpointError(f"{folder} has no *.safetensors to read experts from")
+    return found
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be opened: {error}") from error
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _header(number: int, path: Path) -> dict[str, Stored]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        if size < _LENGTH or length > size - _LENGTH:
+            raise CheckpointError(f"{path} is no whole safetensors file: its header is cut short")
+        try:
+            document = cast("dict[str, Any]", json.loads(file.read(length)))
+            found = {
+                name: _stored(number, _LENGTH + length, entry)
+                for name, entry in document.items()
+                if name != "__metadata__"
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(f"{path} is no safetensors file: {error}") from error
+    due = max((stored.start + stored.nbytes for stored in found.values()), default=0)
+    if size < due:
+        raise CheckpointError(
+            f"{path} has {size} bytes, its header says {due}: it was cut short; fetch it again"
+        )
+    return found
+
+
+def _stored(number: int, base: int, entry: dict[str, Any]) -> Stored:
+    first, last = entry["data_offsets"]
+    return Stored(number, base + first, last - first, tuple(entry["shape"]), entry["dtype"])
