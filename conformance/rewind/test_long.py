@@ -34,7 +34,7 @@ CHECKED_EVERY = 25
     witness="accepts and rejects",
     faults=("R14",),
     since="0.1.0",
-    cells=spread(only_in_full=(*CLASS_MODELS, "attn", "gdn-moe", "ple", "qsa")),
+    cells=spread(only_in_full=CLASS_MODELS, not_by_default=("attn", "gdn-moe", "ple", "qsa")),
 )
 def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Through 200 rounds of random depth and accepts no cache keeps a trace of any reject.

@@ -16,7 +16,7 @@ LENGTHS = (32, 128)
     oracle="K=0 of the same runtime",
     witness="accepts and rejects of the head's own drafts, from models whose head is often right",
     since="0.1.0",
-    cells=spread(models=AGREEING_MODELS, depths=(1, 2, 5), every_strategy=True),
+    cells=spread(models=AGREEING_MODELS, depths=(1, 2, 3, 5)),
 )
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with the head's own drafts emits the tokens of K=0."""

@@ -35,6 +35,9 @@ EXPERT_MODELS = ("gdn-moe", "gdn-next", "flash-next", "gdn-moe+mlx-lm", "gdn-nex
 LIFECYCLE_MODELS = ("gdn", "window", "qsa", "gdn-next+mlx-lm", "flash-next")
 """Models with every kind of cache between them, for what is done to whole sessions."""
 
+QUICK = ("default", "gate", "smoke")
+"""Profiles for a person who waits."""
+
 STRATEGIES = ("tape", "rerun", "snapshot", "replay")
 DTYPES = ("float32", "bfloat16")
 PROMPT_LENGTHS = tuple(range(1, 13))
@@ -165,6 +168,7 @@ def spread(
     depths: Sequence[int | None] = (None,),
     every_strategy: bool = False,
     only_in_full: Sequence[str] = (),
+    not_by_default: Sequence[str] = (),
 ) -> Callable[[str], Sequence[Cell]]:
     """Cells of model x strategy x K, the other axes by profile.
 
@@ -175,12 +179,15 @@ def spread(
         every_strategy: in the default profile, run every strategy or one that varies with
             model and K.
         only_in_full: models left to the full profile.
+        not_by_default: models left to profiles with more time, `nightly` and `peers` among them.
     """
 
     def cells(profile: str) -> Sequence[Cell]:
         whole, peers = profile == "full", profile == "peers"
         found: list[Cell] = []
-        chosen = [m for m in models if whole or m not in only_in_full]
+        left_out = () if whole else only_in_full
+        left_out = (*left_out, *not_by_default) if profile in QUICK else left_out
+        chosen = [m for m in models if m not in left_out]
         used = depths
         if peers:
             chosen = _for_peers(chosen)

@@ -50,12 +50,12 @@ def render(
         force_terminal=colour,
         color_system="standard" if colour else None,
         no_color=not colour,
-        width=width,
+        # A log has no width to keep to, and a cut number would say nothing.
+        width=width if colour else _LOG_WIDTH,
         highlight=False,
         legacy_windows=False,
     )
-    # A log has no width to keep to, and a cut number would say nothing.
-    console.print(_table(results, plain=not colour), width=None if colour else _LOG_WIDTH)
+    console.print(_table(results, plain=not colour))
     for line in _lines(results, seconds, profile, _report_line(report, pages)):
         console.print(line, soft_wrap=True)
     return sink.getvalue() if colour else _without_trailing_blanks(sink.getvalue())
@@ -112,7 +112,7 @@ def _report_line(report: Path | None, pages: Sequence[Path]) -> str:
 def _table(results: Sequence[Result], *, plain: bool) -> Table:
     areas = sorted({_area(result) for result in results})
     table = Table(box=box.MARKDOWN if plain else box.SIMPLE_HEAD)
-    table.add_column("model", overflow="fold")
+    table.add_column("model", no_wrap=True)
     for area in areas:
         table.add_column(area, justify="right", overflow="fold")
     for model in sorted({_model(result) for result in results}):

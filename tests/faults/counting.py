@@ -34,13 +34,16 @@ def _always_drafts(patch: pytest.MonkeyPatch) -> None:
     edit(
         patch,
         generate.emit,
-        ("k = min(num_draft_tokens, budget)", "k = max(1, min(num_draft_tokens, budget))"),
+        (
+            "k = _depth(policy, min(num_draft_tokens, budget))",
+            "k = max(1, min(num_draft_tokens, budget))",
+        ),
     )
 
 
 def _never_drafts(patch: pytest.MonkeyPatch) -> None:
     """Drafting is off, whatever K is asked for."""
-    edit(patch, generate.emit, ("k = min(num_draft_tokens, budget)", "k = 0"))
+    edit(patch, generate.emit, ("k = _depth(policy, min(num_draft_tokens, budget))", "k = 0"))
 
 
 def _decode_as_prefill(patch: pytest.MonkeyPatch) -> None:

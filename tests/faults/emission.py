@@ -94,7 +94,7 @@ def _budget_at_the_end_of_a_block(patch: pytest.MonkeyPatch) -> None:
     edit(
         patch,
         generate.emit,
-        ("len(outcome.tokens) if max_tokens < 0 else max_tokens - done", "len(outcome.tokens)"),
+        ("new if max_tokens < 0 else min(new, max_tokens - done)", "new"),
         ("num_draft_tokens if max_tokens < 0 else max_tokens - done - 1", "num_draft_tokens"),
         ("if ends or done == max_tokens:", "if ends or 0 <= max_tokens <= done:"),
     )
