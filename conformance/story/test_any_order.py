@@ -1,4 +1,4 @@
-"""Rounds, forks, cancels, saves and restores in any order."""
+"""Rounds, next turns, forks, cancels, saves and restores in any order."""
 
 from mtp_conformance import Capability, Cell, Inconclusive, Oracles, Witness, case
 from mtp_conformance.grid import MODELS, spread

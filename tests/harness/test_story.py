@@ -10,10 +10,10 @@ from mtp_conformance import Cell, Oracles, Unsupported, Witness
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession, zoo_materials
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.protocol import Options, Outcome
-from mtp_conformance.story import EXAMPLES, search
+from mtp_conformance.story import EXAMPLES, Story, search
 from tests.faults.registry import seeded
 
-ONE_REWIND = r"\(story: prefill; (round K=1 a=0|cancel K=1)\)$"
+ONE_REWIND = r"\(story: prefill; (save; )?(round K=1 a=0|cancel K=1)\)$"
 CELL = Cell("gdn", "tape", None, None, "float32", 5)
 
 
@@ -28,8 +28,48 @@ def test_right_decoder(tmp_path: Path) -> None:
     assert _judge(BuiltinRuntime(), tmp_path).as_dict()["rejected"] > 0
 
 
+def test_a_story_without_a_reject_ends_with_one(tmp_path: Path) -> None:
+    """So that every one proves something."""
+    oracles, witness = Oracles(BuiltinRuntime(), zoo_materials(tmp_path)), Witness()
+    options, view = oracles.prefill_like(CELL)
+    told = Story(oracles, oracles.group(CELL), options, view, witness, tmp_path / "saved")
+    told.prefill()
+    told.accept(0, 2)
+    told.teardown()
+    assert witness.as_dict()["rejected"] == 1
+
+
+def test_next_turns_are_told(tmp_path: Path) -> None:
+    """A runtime that forgets the anchor when it goes on is found, and the head with the target."""
+    with pytest.raises(AssertionError, match=r"\(story: prefill; (.*; )?extend by \d"):
+        _judge(ForgetsAnchor(), tmp_path)
+
+
+def test_failing_stories_are_kept_apart_by_cell() -> None:
+    """A story that another cell passes is not dropped there."""
+    assert search("nightly", 0, "a").database != search("nightly", 0, "b").database
+    assert search("nightly", 0, "a").database == search("nightly", 0, "a").database
+
+
+class _ForgetsAnchor(BuiltinSession):
+    def extend(self, tokens: Sequence[int]) -> Outcome:
+        self.session.history[-1] = tokens[0]
+        return super().extend(tokens)
+
+
+class ForgetsAnchor(BuiltinRuntime):
+    """Runs a next turn behind a wrong last token."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> _ForgetsAnchor:
+        """As the builtin runtime."""
+        return _ForgetsAnchor(*super().open(model, checkpoint, options).parts)
+
+
 def test_fault_is_told_in_one_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stale slot needs one rewind, and the story is that: a reject, or a round given up."""
+    """A stale slot needs one rewind, and the story is that: a reject, or a round given up.
+
+    Beside it stands at most a save, which hypothesis may not drop.
+    """
     seeded()["skip-recurrent-restore"].apply(monkeypatch)
     with pytest.raises(StateDiffers, match=ONE_REWIND) as caught:
         _judge(BuiltinRuntime(), tmp_path)
