@@ -14,7 +14,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mtp_conformance.checked import CheckedRuntime, CheckedSession
-from mtp_conformance.exactness import compare_states
+from mtp_conformance.exactness import StateDiffers, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.protocol import Capability, Options, Outcome
 
@@ -42,6 +42,10 @@ class GroupKey(NamedTuple):
 def target_arrays(state: Mapping[str, mx.array]) -> State:
     """The arrays of the target's caches, without the head's."""
     return {name: array for name, array in state.items() if not name.startswith("head.")}
+
+
+class ForkMovedOriginal(StateDiffers):
+    """A session changed when a fork of it moved: nothing that rests on forks means anything."""
 
 
 class Group:
@@ -78,13 +82,28 @@ class Group:
         key = self.key
         return replace(options, kv_bits=key.kv_bits, kv_group_size=key.kv_group_size)
 
-    def fork_moved_the_original(self) -> bool:
-        """Whether the next K=0 round, of a fork, changes the session it was forked from."""
+    def require_forks_apart(self) -> None:
+        """Demand that the next K=0 round, of a fork, leaves the session it was forked from.
+
+        Raises:
+            ForkMovedOriginal: names the layer and component that moved.
+        """
         if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):
-            return False
+            return
         before = self._base.state()
         self._advance(len(self._stream))
-        return bool(compare_states(self._base.state(), before).differing)
+        what = "itself before a fork of it advanced; fork is not independent"
+        try:
+            require_equal(self._base.state(), before, what=what)
+        except StateDiffers as error:
+            raise ForkMovedOriginal(
+                str(error),
+                layer=error.layer,
+                component=error.component,
+                round=error.round,
+                difference=error.difference,
+                differing=error.differing,
+            ) from error
 
     def after(self, length: int) -> Group:
         """The group whose prompt is this one's and the first tokens K=0 emits."""

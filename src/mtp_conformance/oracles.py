@@ -15,7 +15,7 @@ from mtp_conformance.case import Cell
 from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.group import Group, GroupKey, State, target_arrays
+from mtp_conformance.group import ForkMovedOriginal, Group, GroupKey, State, target_arrays
 from mtp_conformance.protocol import Capability, Options, Runtime
 from mtp_conformance.tokens import CountDiffers, require_tokens
 from mtp_conformance.verdict import Inconclusive, Unsupported
@@ -185,6 +185,8 @@ class Oracles:
         if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
+            except ForkMovedOriginal:
+                raise
             except AssertionError as error:
                 raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
             self._deterministic.add(control)
@@ -346,8 +348,7 @@ class Oracles:
             AssertionError: names the first token or array that differs.
         """
         first, second = self._find(key_of(cell)), self.fresh_group(key_of(cell))
-        if second.fork_moved_the_original():
-            raise RuntimeFailure("fork is not independent: advancing the copy moved the original")
+        second.require_forks_apart()
         what = "a second K=0 run from the same prompt"
         compared = require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
         for n in range(rounds + 1):

@@ -11,8 +11,9 @@ import operator
 from collections.abc import Generator, MutableSequence, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import mlx.core as mx
 
@@ -44,6 +45,7 @@ from mtp_decoder.target import Head, Target
 from mtp_decoder.window import Window, forward
 
 MAX_DRAFT_TOKENS = 64
+Chosen = TypeVar("Chosen", bound=Enum)
 NO_HEAD = "this model has no MTP head: load one, or decode with num_draft_tokens=0"
 _OF_A_TARGET = ("vocab_size", "layers", "make_cache", "embed", "logits")
 _OF_A_HEAD = ("layers", "make_cache", "__call__")
@@ -143,8 +145,8 @@ class Session:
         step_size = whole_number(prefill_step_size, "prefill_step_size")
         if step_size < 1:
             raise DecoderError(f"prefill_step_size must be at least 1, not {step_size}")
-        self._rewind = Rewind(rewind)
-        self._head_rows = HeadRows(head_rows)
+        self._rewind = choice(Rewind, rewind, "rewind")
+        self._head_rows = choice(HeadRows, head_rows, "head_rows")
         self._target = target
         self._head = head
         self._sampler = sampler
@@ -609,10 +611,10 @@ class Session:
         self._require_closed()
         if sampling is not None:
             self._rule = make_rule(sampling, self._sampler)
-        self._rewind = Rewind(rewind)
-        self._head_rows = HeadRows(head_rows)
+        self._rewind = choice(Rewind, rewind, "rewind")
+        self._head_rows = choice(HeadRows, head_rows, "head_rows")
         if self._drafter is not None:
-            self._drafter.policy = HeadRows(head_rows)
+            self._drafter.policy = self._head_rows
 
     def fork(self) -> Session:
         """An independent session at the same place; counters start anew.
@@ -839,3 +841,16 @@ def _why_unrewindable(target: Target, caches: Sequence[Any]) -> UnrewindableCach
     except UnrewindableCacheError as error:
         return error
     return None
+
+
+def choice(kind: type[Chosen], value: Chosen | str, what: str) -> Chosen:
+    """The member of that name.
+
+    Raises:
+        DecoderError: there is none; the message lists those there are.
+    """
+    try:
+        return kind(value)
+    except ValueError as error:
+        known = ", ".join(str(member.value) for member in kind)
+        raise DecoderError(f"{what} is one of {known}, not {value!r}") from error

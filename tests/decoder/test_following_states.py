@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -302,3 +303,44 @@ def test_the_followers_follow(zoo: Zoo) -> None:
     for _ in range(6):
         session.round(3)
         assert even.tokens == follower.tokens == _emitted(session)
+
+
+def test_a_restored_session(zoo: Zoo, tmp_path: Path) -> None:
+    """A mask of a session that is restored has been told the emitted tokens, not the prompt."""
+    original, grammar = _session(zoo, "greedy")
+    original.prefill(PROMPT)
+    original.round(2)
+    original.save(tmp_path / "s")
+    restored, fresh = _session(zoo, "greedy")
+    restored.restore(tmp_path / "s")
+    restored.round(2)
+    original.round(2)
+    assert fresh.tokens == grammar.tokens == _emitted(original)
+
+
+def test_a_next_turn(zoo: Zoo) -> None:
+    """After a next turn a mask starts anew: its tokens are those emitted since."""
+    session, grammar = _session(zoo, "greedy")
+    session.prefill(PROMPT)
+    session.round(2)
+    turn = [7, 8]
+    before = len(session.history)
+    session.extend(turn)
+    session.round(2)
+    assert grammar.tokens == session.history[before + len(turn) :]
+
+
+def test_the_mask_comes_last(zoo: Zoo) -> None:
+    """A processor sees the model's logits; what it makes of them is masked."""
+    seen: list[bool] = []
+
+    def looks(tokens: mx.array, logits: mx.array) -> mx.array:
+        seen.append(bool(mx.isfinite(logits).all().item()))
+        return mx.zeros_like(logits)
+
+    session, grammar = _session(zoo, "greedy", logits_processors=[looks])
+    session.prefill(PROMPT)
+    session.round(2)
+    assert seen
+    assert all(seen)
+    assert grammar.tokens == _emitted(session)

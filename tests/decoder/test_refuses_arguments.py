@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mtp_decoder import DecoderError, generate_step
-from tests.decoder.conftest import Decoding
+from mtp_decoder import DecoderError, Session, generate_step
+from tests.decoder.conftest import Decoding, Zoo
 from tests.decoder.helpers import PROMPT, untouched
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -42,3 +42,16 @@ def test_an_unknown_choice(decoding: Callable[..., Decoding], option: dict[str, 
     _, cache, target, head = decoding("flash-next")
     with untouched(cache), pytest.raises(ValueError, match=next(iter(option.values()))):
         generate_step(PROMPT, target, head, prompt_cache=cache, **option)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"rewind": "undo"}, "rewind is one of tape, rerun, snapshot, replay, not 'undo'"),
+        ({"head_rows": "both"}, "head_rows is one of draft, target, not 'both'"),
+    ],
+)
+def test_names(zoo: Zoo, option: dict[str, str], said: str) -> None:
+    """An unknown name is refused with those there are."""
+    with pytest.raises(DecoderError, match=said):
+        Session(*zoo("gdn"), **option)  # pyright: ignore[reportArgumentType]

@@ -102,6 +102,21 @@ def test_the_first_to_be_complete(zoo: Zoo, tokenizer: Any) -> None:
     assert "".join(response.text for response in said) == "one S"
 
 
+@pytest.mark.parametrize("stops", [["b", "ab"], ["ab", "b"]])
+def test_the_earliest_beginning(zoo: Zoo, tokenizer: Any, stops: list[str]) -> None:
+    """Of several that one token completes, the text ends where the first of them begins."""
+    said = _said(zoo, tokenizer, stops, text="xxab and more")
+    assert "".join(response.text for response in said) == "xx"
+    assert bytes(response.token for response in said) == b"xxab"
+
+
+def test_any_of_several_is_held_back(zoo: Zoo, tokenizer: Any) -> None:
+    """A beginning of the second stop string waits as one of the first does."""
+    said = _said(zoo, tokenizer, ["never", "STOP it"])
+    assert said[4].text == ""
+    assert "".join(response.text for response in said) == TEXT
+
+
 def test_held_back_and_given_after_all(zoo: Zoo, tokenizer: Any) -> None:
     """What might have begun a stop string is text once it turns out not to, or at the end."""
     said = _said(zoo, tokenizer, ["STOP it", "three of"])

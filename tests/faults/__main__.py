@@ -50,13 +50,24 @@ def main(argv: list[str] | None = None) -> int:
     """Make the matrix; returns 0 if it holds, else 1, or 2 for a wrong argument."""
     arguments = parser().parse_args(argv)
     faults = smoke() if arguments.smoke else seeded()
+    everything = seeded()
     for id in arguments.only or ():
+        if arguments.smoke and any(id in (f.id, *f.ids) for f in everything.values()):
+            if not any(id in (f.id, *f.ids) for f in faults.values()):
+                print(f"error: {id} is seeded and not in the smoke set", file=sys.stderr)
+                return 2
+            continue
         if not any(id in (fault.id, *fault.ids) for fault in faults.values()):
             reason = not_seeded().get(id)
             print(f"error: no seeded fault {id}" + f": {reason}" * bool(reason), file=sys.stderr)
             return 2
     if arguments.workers is not None and arguments.workers < 1:
         print(f"error: -n {arguments.workers}: give at least 1", file=sys.stderr)
+        return 2
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:  # said now, and not after ten minutes
+        print(f"error: --out {arguments.out}: {error.strerror}", file=sys.stderr)
         return 2
     wanted = set(arguments.only or ())
     chosen = [f for f in faults.values() if not wanted or wanted & {f.id, *f.ids}]

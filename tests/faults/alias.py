@@ -78,7 +78,7 @@ FAULTS = (
         ("L11",),
         "I9",
         _shared_container,
-        frozenset(),
+        places("layers", range(6), "conv", "recurrent", "ngram", "ple_conv"),
         one_round("window"),
         shot("lifecycle.fork.as-if-alone", "ple"),
     ),

@@ -20,9 +20,9 @@ def cut_rows(cache: Any, length: int) -> None:
     Raises:
         RewindError: the cache holds fewer rows, or would not give them up.
     """
-    surplus = cache.offset - length
-    if surplus < 0 or cache.trim(surplus) != surplus:
-        raise RewindError(f"a cache of {cache.offset} rows cannot be cut back to {length}")
+    held = cache.offset
+    if held < length or cache.trim(held - length) != held - length:
+        raise RewindError(f"a cache of {held} rows cannot be cut back to {length}")
     if length == 0:
         cache.keys = cache.values = None
 
