@@ -37,7 +37,8 @@ Way = tuple[str, int, str]
 
 
 def _cells(usual: Sequence[Way], k: int) -> Callable[[str], Sequence[Cell]]:
-    every = [(how, k, t) for how in ("match", "rejection") for t in ("0.3", "1", "2")]
+    temperatures, depths = ("0.3", "1", "2"), sorted({k, 2})
+    every = [(h, d, t) for h in ("match", "rejection") for d in depths for t in temperatures]
 
     def cells(profile: str) -> Sequence[Cell]:
         found: list[Cell] = []

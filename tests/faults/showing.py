@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mtp_conformance import Verdict
+from tests.faults.cases import known_cases
 from tests.faults.fault import INVARIANTS, Fault
 from tests.faults.matrix import Examined, Matrix
 
@@ -63,6 +64,7 @@ def _fault(examined: Examined) -> dict[str, Any]:
         "killed": examined.killed,
         "by_its_claim": examined.noticed_by_its_claim,
         "by": list(dict.fromkeys(kill.shot.case for kill in examined.kills)),
+        "not_tried": sorted(set(known_cases()) - set(verdicts)),
         "clauses": examined.clauses,
         "invariant": fault.invariant,
         "broken": INVARIANTS[fault.invariant],
