@@ -8,6 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from mtp_conformance.adapters import builtin
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession
 from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.commands import golden as command
@@ -96,6 +97,31 @@ def test_floats_of_another_mlx_are_not_judged(root: Path, checked: Checking) -> 
     found = _check(root, checked(_OffByABitRuntime()), here)
     assert (found.judged, found.differs) == (False, False)
     assert found.floats
+
+
+@pytest.mark.parametrize(("name", "judged"), [("attn-float32", True), ("gdn-bfloat16", False)])
+def test_tokens_of_another_backend(root: Path, checked: Checking, name: str, judged: bool) -> None:
+    """Wrong float32 tokens fail anywhere; bfloat16 tokens only where the golden was made."""
+    golden, wrong = Golden(root / "golden"), checked(AlwaysWrong())
+    elsewhere = check(golden, wrong, Machine("metal-macos-arm64", "0.32.4"), names=[name])
+    assert (elsewhere.differs, bool(elsewhere.tokens)) == (judged, judged)
+    assert bool(elsewhere.tokens_elsewhere) is not judged
+    here = check(golden, wrong, golden.machines[0], names=[name])
+    assert (here.differs, bool(here.tokens), here.tokens_elsewhere) == (True, True, ())
+
+
+def test_tokens_that_are_not_judged_are_shown(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are printed, with the reason why they are no failure."""
+    assert root
+    elsewhere = Machine("metal-macos-arm64", "0.32.4")
+    monkeypatch.setattr(machines, "this_machine", lambda _="": elsewhere)
+    monkeypatch.setattr(builtin, "make_runtime", AlwaysWrong)
+    assert run(command, "golden", "check", "--only", "gdn-bfloat16", "--quiet") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("bfloat16 tokens:\n  gdn-bfloat16: tokens: ")
+    assert "why: not judged: a bfloat16 token hangs on where values are rounded" in said
 
 
 def test_what_a_runtime_does_not_show_is_named(root: Path, checked: Checking) -> None:

@@ -175,7 +175,8 @@ def _materials() -> Generator[Materials]:
 def _as_json(found: Checked) -> str:
     from mtp_conformance.golden.comparing import as_records
 
-    kinds = {name: as_records(getattr(found, name)) for name in ("tokens", "checkpoints", "floats")}
+    names = ("tokens", "tokens_elsewhere", "checkpoints", "floats")
+    kinds = {name: as_records(getattr(found, name)) for name in names}
     sides = {"here": vars(found.here), "golden": vars(found.golden), "judged": found.judged}
     counts = {"lists": found.lists, "arrays": found.arrays, "differs": found.differs}
     rest = {"stale": list(found.stale), "left_out": list(found.left_out)}
@@ -189,6 +190,11 @@ def _report(found: Checked, every: bool) -> list[str]:
     lines: list[str] = []
     for what, changes, why in (
         ("tokens", found.tokens, explaining.WHY_TOKENS_MAY_DIFFER),
+        (
+            "bfloat16 tokens",
+            found.tokens_elsewhere,
+            explaining.WHY_BFLOAT16_TOKENS_MAY_DIFFER,
+        ),
         ("checkpoints", found.checkpoints, explaining.WHY_CHECKPOINTS_MAY_DIFFER),
         ("floats", found.floats, explaining.why_floats_may_differ(found.golden, found.here)),
     ):
@@ -201,7 +207,7 @@ def _report(found: Checked, every: bool) -> list[str]:
     lines += [f"not compared: {what}" for what in found.left_out]
     if not found.judged:
         lines.append(
-            f"floats are not judged: there is no golden for {found.here.key}; those of "
+            f"floats and bfloat16 tokens are not judged: there is no golden for {found.here.key}; those of "
             f"{found.golden.key} were looked at ({_alike(found)})"
         )
     verdict = "differs" if found.differs else "nothing differs"

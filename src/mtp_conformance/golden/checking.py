@@ -27,8 +27,9 @@ class Checked:
         here: the machine it ran on.
         golden: the machine that the float goldens compared with are of.
         judged: whether that is the same backend and version of mlx. If not, float changes are
-            for information.
-        tokens: changes of tokens.
+            for information, and so are changes of bfloat16 tokens.
+        tokens: changes of tokens that are judged.
+        tokens_elsewhere: changes of bfloat16 tokens where they are not judged.
         checkpoints: changes of checkpoint folders.
         floats: changes of arrays.
         stale: files of the folder that the manifest does not list.
@@ -41,6 +42,7 @@ class Checked:
     golden: Machine
     judged: bool
     tokens: tuple[Change, ...]
+    tokens_elsewhere: tuple[Change, ...]
     checkpoints: tuple[Change, ...]
     floats: tuple[Change, ...]
     stale: tuple[str, ...]
@@ -81,7 +83,7 @@ def check(
     for name in names:
         if name not in golden.names:
             raise GoldenError(f"no checkpoint {name}; there are {', '.join(golden.names)}")
-    found = _Findings(golden, runtime, golden.machine(here.key) or nearest(golden.machines, here))
+    found = _Findings(golden, runtime, here)
     for name in names or golden.names:
         progress(name)
         found.decode(name)
@@ -92,8 +94,9 @@ def check(
     return Checked(
         here,
         found.machine,
-        found.machine.key == here.key,
+        found.judged,
         tuple(found.tokens),
+        tuple(found.tokens_elsewhere),
         tuple(found.checkpoints),
         tuple(found.floats),
         golden.stale,
@@ -106,9 +109,11 @@ def check(
 class _Findings:
     """Everything found so far."""
 
-    def __init__(self, golden: Golden, runtime: CheckedRuntime, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, golden: Golden, runtime: CheckedRuntime, here: Machine) -> None:
+        self.machine = golden.machine(here.key) or nearest(golden.machines, here)
+        self.judged = self.machine.key == here.key
         self.tokens: list[Change] = []
+        self.tokens_elsewhere: list[Change] = []
         self.checkpoints: list[Change] = []
         self.floats: list[Change] = []
         self.left_out: list[str] = []
@@ -129,7 +134,9 @@ class _Findings:
             self.left_out.append(f"{name}: {error.reason}")
             return
         expected = self._shown(floats.arrays)
-        self.tokens += compare_tokens(name, due, made)
+        # A bfloat16 token hangs on where values are rounded, which is the backend's own matter.
+        judged = self.judged or due.dtype == "float32"
+        (self.tokens if judged else self.tokens_elsewhere).extend(compare_tokens(name, due, made))
         self.floats += compare_arrays(name, expected, arrays)
         self.lists += sum(1 + sum(len(s.rounds) for s in v.scripts) for v in due.vectors)
         self.arrays += len(expected)
