@@ -8,6 +8,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from mtp_conformance import fixtures
 from mtp_conformance.adapters import builtin
 from mtp_conformance.adapters.builtin import BuiltinRuntime, BuiltinSession
 from mtp_conformance.checked import CheckedRuntime
@@ -122,6 +123,28 @@ def test_tokens_that_are_not_judged_are_shown(
     said = capsys.readouterr().out
     assert said.startswith("bfloat16 tokens:\n  gdn-bfloat16: tokens: ")
     assert "why: not judged: a bfloat16 token hangs on where values are rounded" in said
+
+
+class _Silent(_OffByABitRuntime):
+    """Off by a bit, on who knows what."""
+
+    def describe(self) -> Description:
+        """As the builtin runtime, but for the versions."""
+        return replace(super().describe(), name="silent", versions={"their-runtime": "1"})
+
+
+def test_floats_of_a_runtime_without_mlx_are_not_judged(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that names no mlx is not taken to run on this process's."""
+    assert root
+    monkeypatch.setattr(fixtures, "load_runtime", lambda _: _Silent())
+    code = run(
+        command, "golden", "check", "--only", *ONLY, "--quiet", "--json", "--runtime", "silent"
+    )
+    record = json.loads(capsys.readouterr().out)
+    assert (code, record["judged"], record["here"]["mlx"]) == (0, False, "unknown")
+    assert record["floats"]
 
 
 def test_what_a_runtime_does_not_show_is_named(root: Path, checked: Checking) -> None:

@@ -142,7 +142,7 @@ def _choose_device(name: str) -> None:
 @_refusing
 def _check(arguments: argparse.Namespace) -> int:
     from mtp_conformance.golden.checking import check
-    from mtp_conformance.golden.machine import this_machine
+    from mtp_conformance.golden.machine import UNKNOWN, this_machine
 
     _choose_device(arguments.device)
     golden = _golden(suite_root())
@@ -150,7 +150,7 @@ def _check(arguments: argparse.Namespace) -> int:
     builtin = arguments.runtime == "builtin" and arguments.runtime_cmd is None
     quiet = arguments.quiet or arguments.json
     with opened(arguments) as oracles, _materials() as materials:
-        version = "" if builtin else oracles.description.versions.get("mlx", "")
+        version = "" if builtin else oracles.description.versions.get("mlx", UNKNOWN)
         found = check(
             golden,
             oracles.runtime,
@@ -207,8 +207,8 @@ def _report(found: Checked, every: bool) -> list[str]:
     lines += [f"not compared: {what}" for what in found.left_out]
     if not found.judged:
         lines.append(
-            f"floats and bfloat16 tokens are not judged: there is no golden for {found.here.key}; those of "
-            f"{found.golden.key} were looked at ({_alike(found)})"
+            f"floats and bfloat16 tokens are not judged: there is no golden for {found.here.key}; "
+            f"those of {found.golden.key} were looked at ({_alike(found)})"
         )
     verdict = "differs" if found.differs else "nothing differs"
     lines.append(f"{verdict}: {found.lists} lists of tokens, {found.arrays} arrays compared")

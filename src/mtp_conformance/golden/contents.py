@@ -77,7 +77,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The token golden of a checkpoint: of float32 the same anywhere, of bfloat16 where MLX rounds."""
+    """The token golden of a checkpoint: float32 anywhere, bfloat16 where MLX rounds."""
 
     model: str
     dtype: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mtp_conformance.golden.contents import Machine
+from mtp_conformance.golden.machine import UNKNOWN
 
 
 def nearest(machines: Sequence[Machine], here: Machine) -> Machine:
@@ -15,7 +16,9 @@ def nearest(machines: Sequence[Machine], here: Machine) -> Machine:
 def why_floats_may_differ(golden: Machine, here: Machine) -> str:
     """One sentence on what is not the same, or on what is left if nothing is."""
     reasons: list[str] = []
-    if golden.mlx != here.mlx:
+    if here.mlx == UNKNOWN:
+        reasons.append(f"mlx {golden.mlx} made them, and this runtime names no version of mlx")
+    elif golden.mlx != here.mlx:
         reasons.append(f"mlx {golden.mlx} made them, this is mlx {here.mlx}")
     if golden.backend != here.backend:
         reasons.append(f"they are of {golden.backend}, this is {here.backend}")

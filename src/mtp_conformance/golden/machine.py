@@ -10,6 +10,10 @@ import mlx.core as mx
 
 from mtp_conformance.golden.contents import Machine
 
+UNKNOWN = "unknown"
+"""Stands for a version of mlx that another runtime does not tell, or that it does not run on. No
+golden is kept by it, so its floats are not judged."""
+
 _SYSTEMS = {"Darwin": "macos"}
 
 
@@ -17,7 +21,7 @@ def this_machine(mlx_version: str = "") -> Machine:
     """The machine at hand, on mlx's default device.
 
     Args:
-        mlx_version: of a runtime in another process; this one's if empty.
+        mlx_version: of another runtime, `UNKNOWN` if it tells none; this process's if empty.
     """
     version = mlx_version or cast("str", vars(cast("Any", mx))["__version__"])
     system = _SYSTEMS.get(platform.system(), platform.system().lower())
