@@ -244,7 +244,7 @@ def _update(arguments: argparse.Namespace) -> int:
                 prune=arguments.prune,
                 progress=lambda name: say(f"making {name}", quiet=arguments.quiet),
             )
-        print("\n".join(_changes_since(before, _golden(root))))
+        print("\n".join(_changes_since(before, root / FOLDER)))
     for key in done.kept:
         print(f"still holds: floats of {key}")
     for file in done.stale:
@@ -252,14 +252,13 @@ def _update(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _changes_since(before: Path, now: Golden) -> list[str]:
+def _changes_since(before: Path, now: Path) -> list[str]:
     from mtp_conformance.golden.comparing import in_words
     from mtp_conformance.golden.contents import GoldenError
-    from mtp_conformance.golden.reading import Golden
-    from mtp_conformance.golden.revisions import compare
+    from mtp_conformance.golden.revisions import compare_folders
 
     try:
-        changes = compare(Golden(before), now)
+        changes = compare_folders(before, now)
     except GoldenError as error:
         return [f"all of it is new; the old one cannot be compared with: {error}"]
     return in_words(changes) or ["nothing changed"]
@@ -269,8 +268,7 @@ def _changes_since(before: Path, now: Golden) -> list[str]:
 def _diff(arguments: argparse.Namespace) -> int:
     from mtp_conformance.golden.comparing import as_records, in_words
     from mtp_conformance.golden.files import FOLDER
-    from mtp_conformance.golden.reading import Golden
-    from mtp_conformance.golden.revisions import compare, unpack
+    from mtp_conformance.golden.revisions import compare_folders, unpack
 
     if (arguments.old is None) == (arguments.folder is None):
         raise UsageError("golden diff: give a revision of git, or --folder")
@@ -285,7 +283,7 @@ def _diff(arguments: argparse.Namespace) -> int:
             missing = arguments.old if old is None else arguments.new
             print(f"{missing} has no golden: all of it is {'new' if old is None else 'gone'}")
             return 1
-        changes = compare(Golden(old), Golden(new))
+        changes = compare_folders(old, new)
     if arguments.json:
         print(json.dumps({"changes": as_records(changes)}, indent=2))
     else:

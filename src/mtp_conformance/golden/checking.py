@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import mlx.core as mx
 
 from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.golden.comparing import Change, compare_arrays, compare_tokens
-from mtp_conformance.golden.contents import Arrays, GoldenError, Machine, array_of
+from mtp_conformance.golden.contents import Arrays, GoldenError, Machine
 from mtp_conformance.golden.explaining import nearest
+from mtp_conformance.golden.files import WEIGHTS
 from mtp_conformance.golden.making import OPTIONS, replay
 from mtp_conformance.golden.reading import Golden
+from mtp_conformance.golden.safetensors_file import read_arrays
 from mtp_conformance.protocol import Capability
 from mtp_conformance.verdict import Unsupported
 
@@ -171,11 +170,16 @@ def _is_shown(name: str, logits: bool, state: bool, heads: bool) -> bool:
 
 
 def compare_checkpoints(name: str, old: Path, new: Path) -> list[Change]:
-    """Two checkpoint folders: tensors by their bits, other files by their bytes."""
-    changes = list(compare_arrays(name, _tensors(old), _tensors(new), "checkpoint"))
+    """Two checkpoint folders: tensors by their bits, metadata, other files by their bytes."""
+    (before, said), (after, says) = (read_arrays(at / WEIGHTS) for at in (old, new))
+    changes = list(compare_arrays(name, before, after, "checkpoint"))
+    for key in sorted({*said, *says}):
+        if said.get(key) != says.get(key):
+            what = f"{said.get(key)!r} became {says.get(key)!r}"
+            changes.append(Change(name, "checkpoint", f"metadata {key}", what, 1, 1))
     files = sorted({p.name for folder in (old, new) for p in folder.iterdir()})
     for file in files:
-        if file.endswith(".safetensors"):
+        if file == WEIGHTS:
             continue
         texts = [
             (folder / file).read_bytes() if (folder / file).is_file() else None
@@ -185,9 +189,3 @@ def compare_checkpoints(name: str, old: Path, new: Path) -> list[Change]:
             what = "is new" if texts[0] is None else "is gone" if texts[1] is None else "differs"
             changes.append(Change(name, "checkpoint", file, what, None, len(texts[1] or b"")))
     return changes
-
-
-def _tensors(folder: Path) -> Arrays:
-    loaded = cast("dict[str, mx.array]", mx.load(str(folder / "model.safetensors")))
-    mx.eval(list(cast("Any", loaded.values())))
-    return {name: array_of(array) for name, array in loaded.items()}

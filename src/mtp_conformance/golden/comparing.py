@@ -32,6 +32,7 @@ class Change:
         of: how many there are.
         ulp: the largest distance in representable values; None for anything but floats that are
             stored in full on both sides.
+        files: of the golden folder, that the change is in; a folder's name ends with a slash.
     """
 
     name: str
@@ -41,10 +42,17 @@ class Change:
     elements: int | None
     of: int
     ulp: int | None = None
+    files: tuple[str, ...] = ()
 
 
 def compare_tokens(name: str, old: Tokens, new: Tokens) -> Iterator[Change]:
-    """Prompts, streams and rounds."""
+    """Prompts, streams and rounds, and how clear they are said to be."""
+    clear = {vector.id: vector.clear_by for vector in old.vectors}
+    for vector in new.vectors:
+        was = clear.get(vector.id, vector.clear_by)
+        if was != vector.clear_by:
+            what = f"{was} became {vector.clear_by}"
+            yield Change(name, "tokens", f"{vector.id}/clear_by", what, 1, 1)
     before, after = dict(_lists_of(old)), dict(_lists_of(new))
     for where in (*before, *(where for where in after if where not in before)):
         a, b = before.get(where), after.get(where)

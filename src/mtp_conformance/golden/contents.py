@@ -28,6 +28,10 @@ class GoldenError(Exception):
     """A golden that is refused; the message names the file and says what to do."""
 
 
+class OtherFormat(GoldenError):
+    """A golden of another version of the format than this one reads."""
+
+
 @dataclass(frozen=True)
 class Round:
     """One verify pass with given drafts.

@@ -15,6 +15,15 @@ MANIFEST = "manifest.json"
 OWNED = ("checkpoints", "tokens", "floats")
 """Folders of which every file is in the manifest; the rest of the folder is written by hand."""
 
+WEIGHTS = "model.safetensors"
+"""Of a checkpoint."""
+
+SCHEMAS = "schema"
+"""Folder of the JSON Schemas."""
+
+ORACLE = "oracle"
+"""Folder of what another framework computed; it has a manifest of its own."""
+
 _WIDTH = 160
 
 

@@ -23,6 +23,7 @@ from mtp_conformance.golden.contents import (
     Floats,
     GoldenError,
     Machine,
+    OtherFormat,
     Round,
     Script,
     Tokens,
@@ -158,7 +159,7 @@ class Golden:
             raise self._refused(file, f"it is no whole JSON: {error}") from error
         version = cast("Any", document).get("version") if isinstance(document, dict) else None
         if isinstance(version, int) and version != VERSION:
-            raise self._refused(file, f"it is of version {version}, this reads {VERSION}")
+            raise OtherFormat(self._why(file, f"it is of version {version}, this reads {VERSION}"))
         validator = Draft202012Validator(self._schema(schema))
         found = best_match(validator.iter_errors(document))
         if found is not None:
@@ -187,7 +188,10 @@ class Golden:
             raise self._refused(file, f"it says that it is of {found}")
 
     def _refused(self, file: str, why: str) -> GoldenError:
-        return GoldenError(f"{self.folder / file}: {why}; {AGAIN}")
+        return GoldenError(self._why(file, why))
+
+    def _why(self, file: str, why: str) -> str:
+        return f"{self.folder / file}: {why}; {AGAIN}"
 
 
 def _array(entry: Mapping[str, Any], stored: Array | None) -> Array:
