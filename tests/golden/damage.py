@@ -80,6 +80,51 @@ def _forgets_floats(folder: Path, _: Pin) -> None:
     _edited(folder / "manifest.json", lambda d: d["files"].pop(file))
 
 
+def _in_manifest(change: Callable[[Any], object]) -> Damage:
+    return lambda folder, _: _edited(folder / "manifest.json", change)
+
+
+def _second_key(file: Callable[[Path], Path], before: str, pinned: bool) -> Damage:
+    def damage(folder: Path, pin: Pin) -> None:
+        text = file(folder).read_text()
+        twice = before.partition(":")[0] + ": 0, " + before
+        assert before in text
+        file(folder).write_text(text.replace(before, twice, 1))
+        if pinned:
+            pin(folder)
+
+    return damage
+
+
+def _linked(folder: Path, _: Pin) -> None:
+    elsewhere = _tokens(folder).rename(folder.parent / "elsewhere.json")
+    _tokens(folder).symlink_to(elsewhere)
+
+
+def _without_config(folder: Path, pin: Pin) -> None:
+    (folder / "checkpoints" / "attn-float32" / "config.json").unlink()
+    pin(folder)
+
+
+def _orphan(folder: Path, pin: Pin) -> None:
+    file = folder / "floats" / "old-key" / "x.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    pin(folder)
+
+
+def _oracle_cut(folder: Path, _: Pin) -> None:
+    (folder / "oracle").mkdir()
+    (folder / "oracle" / "x.safetensors").write_text("cut")
+    said = {"models": {"x": {"file": "x.safetensors", "sha256": "0" * 64}}}
+    (folder / "oracle" / "manifest.json").write_text(json.dumps(said))
+
+
+def _oracle_manifest_cut(folder: Path, pin: Pin) -> None:
+    _oracle_cut(folder, pin)
+    _cut(folder / "oracle" / "manifest.json")
+
+
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "no-manifest": (lambda f, _: (f / "manifest.json").unlink(), "there is no manifest.json"),
     "manifest-cut": (lambda f, _: _cut(f / "manifest.json"), "manifest.json: it is no whole JSON"),
@@ -91,6 +136,88 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "manifest-against-schema": (
         lambda f, _: _edited(f / "manifest.json", lambda d: d.update(made_by="me")),
         r"manifest.json: the document: .*'made_by' was unexpected",
+    ),
+    "manifest-names-fewer": (
+        _in_manifest(lambda d: d["checkpoints"].pop()),
+        "manifest.json: it lists checkpoints/gdn-bfloat16/config.json, which is of no checkpoint",
+    ),
+    "manifest-names-more": (
+        _in_manifest(lambda d: d["checkpoints"].append("gdn-float32")),
+        "manifest.json lists no checkpoints/gdn-float32/config.json",
+    ),
+    "manifest-lists-an-orphan": (_orphan, "it lists floats/old-key/x.json, which is of no"),
+    "manifest-says-fewer-bytes": (
+        _in_manifest(lambda d: [entry.update(bytes=1) for entry in d["files"].values()]),
+        r"config.json: it is too long: \d+ bytes, 1 are due",
+    ),
+    "manifest-has-a-machine-twice": (
+        _in_manifest(lambda d: d["floats"].append(d["floats"][0])),
+        "manifest.json: it names a machine twice",
+    ),
+    "manifest-says-another-processor": (
+        _in_manifest(lambda d: d["floats"][0].update(made_on={})),
+        "made_on is not what manifest.json says of cpu-",
+    ),
+    "manifest-has-a-key-twice": (
+        _second_key(lambda f: f / "manifest.json", '"version": 1', False),
+        "manifest.json: it is no whole JSON: the key 'version' stands there twice",
+    ),
+    "manifest-too-deep": (
+        lambda f, _: (f / "manifest.json").write_text("[" * 200_000),
+        "manifest.json: it is no whole JSON",
+    ),
+    "manifest-no-text": (
+        lambda f, _: (f / "manifest.json").write_bytes(b"\xff\xfe\x00"),
+        "manifest.json: it is no whole JSON",
+    ),
+    "schema-that-takes-anything": (
+        lambda f, _: (f / "schema" / "tokens.schema.json").write_text("true"),
+        "tokens.schema.json: it is not the schema of this version of the format",
+    ),
+    "schema-that-is-none": (
+        lambda f, _: (f / "schema" / "manifest.schema.json").write_text('{"type": 5}'),
+        "manifest.schema.json: it is not the schema of this version of the format",
+    ),
+    "checkpoint-without-config": (
+        _without_config,
+        "manifest.json lists no checkpoints/attn-float32/config.json",
+    ),
+    "oracle-cut": (_oracle_cut, "x.safetensors: its SHA-256 is not the one in oracle/manifest"),
+    "oracle-manifest-cut": (_oracle_manifest_cut, "it is no manifest of the oracle"),
+    "tokens-linked": (_linked, "attn-float32.json: there is a link on the way to it"),
+    "tokens-of-another-checkpoint": (
+        _edited_and_pinned(_tokens, lambda d: d.update(checkpoint="checkpoints/gdn-bfloat16")),
+        "attn-float32.json: it says that it is of checkpoints/gdn-bfloat16",
+    ),
+    "tokens-not-clear": (
+        _edited_and_pinned(_tokens, lambda d: d["vectors"][0].update(clear_by=float("nan"))),
+        "attn-float32.json: it is no whole JSON: NaN is no number",
+    ),
+    "tokens-clear-by-infinity": (
+        _edited_and_pinned(_tokens, lambda d: d["vectors"][0].update(clear_by=float("inf"))),
+        "attn-float32.json: it is no whole JSON: Infinity is no number",
+    ),
+    "tokens-with-a-vector-twice": (
+        _edited_and_pinned(_tokens, lambda d: d["vectors"].append(d["vectors"][0])),
+        "attn-float32.json: it has vectors of the same id: prose, prose",
+    ),
+    "tokens-with-a-script-twice": (
+        _edited_and_pinned(
+            _tokens, lambda d: d["vectors"][0]["scripts"].append(d["vectors"][0]["scripts"][0])
+        ),
+        "attn-float32.json: it has scripts of prose of the same id: mixed, mixed",
+    ),
+    "floats-with-an-array-twice": (
+        _second_key(_floats, '"prose/logits": {', True),
+        "attn-float32.json: it is no whole JSON: the key 'prose/logits' stands there twice",
+    ),
+    "floats-stored-elsewhere": (
+        _edited_and_pinned(_floats, lambda d: d.update(stored="floats/../x.safetensors")),
+        r"attn-float32.json: it says that it is of floats/\.\./x.safetensors",
+    ),
+    "arrays-with-more-metadata": (
+        _stored(lambda arrays: None, note="mine"),
+        "attn-float32.safetensors: its metadata is to be its manifest alone, not manifest, note",
     ),
     "no-schema": (
         lambda f, _: (f / "schema" / "tokens.schema.json").unlink(),

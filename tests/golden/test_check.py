@@ -204,6 +204,27 @@ def test_a_checkpoint_drawn_otherwise_differs(
     assert {change.where for change in found.checkpoints} >= {"lm_head.weight"}
 
 
+def test_checkpoints_are_those_of_the_zoo(root: Path, checked: Checking) -> None:
+    """A golden of fewer models than there are, or of others, differs."""
+    golden = Golden(root / "golden")
+    zoo = ["attn-float32", "gdn-float32"]
+    found = check(golden, checked(), golden.machines[0], names=ONLY, zoo=zoo)
+    said = [(change.name, change.what) for change in found.checkpoints]
+    assert said == [("gdn-float32", "is gone"), ("gdn-bfloat16", "is of no model of the zoo")]
+    assert found.differs
+
+
+def test_the_builtin_check_asks_for_the_whole_zoo(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `--only`, every model of the zoo is due in both data types."""
+    assert root
+    monkeypatch.setattr(builtin, "ZOO", ("attn",))
+    assert run(command, "golden", "check", "--quiet") == 1
+    said = capsys.readouterr().out
+    assert "attn-bfloat16: checkpoint: all of it is gone" in said
+
+
 def test_no_gpu(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that is not there is refused."""
     from mtp_conformance.failure import UsageError

@@ -81,6 +81,21 @@ def test_stale_files_stay_until_pruned(tiny: Path, make: Update) -> None:
     assert not stray.exists()
 
 
+def test_what_belongs_to_nothing_is_pruned(tiny: Path, make: Update) -> None:
+    """So are files beside the goldens, links and empty folders; what they lead to stays."""
+    make()
+    before = _contents(tiny / "golden")
+    (tiny / "golden" / "extra.json").write_text("{}")
+    (tiny / "golden" / "tokens" / "away").symlink_to(tiny / "golden" / "schema")
+    (tiny / "golden" / "floats" / "empty").mkdir()
+    stale = ("extra.json", "floats/empty", "tokens/away")
+    assert make() == Updated((), stale, False)
+    assert (tiny / "golden" / "tokens" / "away").is_symlink()
+    assert Golden(tiny / "golden").stale == stale
+    assert make(prune=True) == Updated((), stale, True)
+    assert _contents(tiny / "golden") == before
+
+
 def test_floats_of_other_machines_stay_while_tokens_do(
     tiny: Path, make: Update, monkeypatch: pytest.MonkeyPatch
 ) -> None:

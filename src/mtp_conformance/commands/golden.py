@@ -156,11 +156,19 @@ def _check(arguments: argparse.Namespace) -> int:
             oracles.runtime,
             this_machine(version),
             names=arguments.only,
+            zoo=() if arguments.only or not builtin else _names_of_the_zoo(),
             drawn=materials.checkpoint if builtin else None,
             progress=lambda name: say(f"checking {name}", quiet=quiet),
         )
     print(_as_json(found) if arguments.json else "\n".join(_report(found, arguments.every)))
     return 1 if found.differs else 0
+
+
+def _names_of_the_zoo() -> list[str]:
+    from mtp_conformance.adapters.builtin import ZOO
+    from mtp_conformance.golden.contents import DTYPES
+
+    return [f"{model}-{dtype}" for model in ZOO for dtype in DTYPES]
 
 
 @contextmanager

@@ -61,6 +61,7 @@ def check(
     here: Machine,
     *,
     names: Sequence[str] = (),
+    zoo: Sequence[str] = (),
     drawn: Callable[[str, str], Path] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Checked:
@@ -71,6 +72,7 @@ def check(
         runtime: the decoder; it sees the golden's checkpoints and drafts, no expected value.
         here: the machine the runtime is on.
         names: checkpoints to look at; all of them if empty.
+        zoo: the checkpoints that there are to be, where that is known; empty to leave that out.
         drawn: from model and data type to a checkpoint folder made now, to compare the golden's
             with; None to leave that out.
         progress: told each checkpoint's name.
@@ -88,6 +90,8 @@ def check(
         found.decode(name)
         if drawn is not None:
             found.draw(name, drawn)
+    if zoo:
+        found.compare_names(zoo)
     if not found.lists:
         raise GoldenError(f"nothing was compared: {'; '.join(found.left_out)}")
     return Checked(
@@ -155,6 +159,14 @@ class _Findings:
             f"{what}: it does not show them" for what, ok in missing.items() if not ok
         ]
         return {n: a for n, a in arrays.items() if _is_shown(n, logits, state, heads)}
+
+    def compare_names(self, zoo: Sequence[str]) -> None:
+        """Compare the names of checkpoints with those that there are to be."""
+        have = self._golden.names
+        gone = [(name, "is gone") for name in zoo if name not in have]
+        new = [(name, "is of no model of the zoo") for name in have if name not in zoo]
+        for name, what in (*gone, *new):
+            self.checkpoints.append(Change(name, "checkpoint", "all of it", what, None, 1))
 
     def draw(self, name: str, drawn: Callable[[str, str], Path]) -> None:
         """Compare the golden's checkpoint with one made now."""

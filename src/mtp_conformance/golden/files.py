@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -18,12 +19,26 @@ OWNED = ("checkpoints", "tokens", "floats")
 WEIGHTS = "model.safetensors"
 """Of a checkpoint."""
 
+CHECKPOINT = ("config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json")
+"""Files of a checkpoint, all of them."""
+
 SCHEMAS = "schema"
 """Folder of the JSON Schemas."""
+
+DIGESTS = {
+    "manifest": "e1ec5093a489185c692c87de4c5b09e1831ac9f4fedb81a3ea8012cc5905d9bf",
+    "tokens": "873abcbe08a01f3f35032735d91dc34d14cc85d115c2c5fe70ece779e0422e43",
+    "floats": "6796e3812515009435e45d6fc63301ff76f40f82229dd190953b7c2117e01976",
+}
+"""SHA-256 of the schemas that this version of the format has: what validates is pinned, too."""
+
+BY_HAND = ("README.md", MANIFEST, *(f"{SCHEMAS}/{kind}.schema.json" for kind in DIGESTS))
+"""Files beside those in the manifest."""
 
 ORACLE = "oracle"
 """Folder of what another framework computed; it has a manifest of its own."""
 
+_ROOMS = tuple(f"{room}/" for room in OWNED)
 _WIDTH = 160
 
 
@@ -42,10 +57,25 @@ def arrays_file(key: str, name: str) -> str:
     return f"floats/{key}/{name}.safetensors"
 
 
+def checkpoint_files(name: str) -> tuple[str, ...]:
+    """The files of a checkpoint."""
+    return tuple(f"checkpoints/{name}/{file}" for file in CHECKPOINT)
+
+
 def owned_files(folder: Path) -> tuple[str, ...]:
     """Every file of the folders in the manifest, as they are named there."""
-    found = (path for room in OWNED for path in (folder / room).rglob("*") if path.is_file())
-    return tuple(sorted(path.relative_to(folder).as_posix() for path in found))
+    return tuple(name for name in every_path(folder) if name.startswith(_ROOMS))
+
+
+def every_path(folder: Path) -> tuple[str, ...]:
+    """Every file below a folder, link (none is followed) and empty folder, sorted."""
+    found: list[str] = []
+    for at, rooms, files in os.walk(folder):
+        links = [room for room in rooms if (Path(at) / room).is_symlink()]
+        found += [(Path(at) / name).relative_to(folder).as_posix() for name in (*files, *links)]
+        if not rooms and not files and Path(at) != folder:
+            found.append(Path(at).relative_to(folder).as_posix())
+    return tuple(sorted(found))
 
 
 def id_of(files: Mapping[str, Any]) -> str:

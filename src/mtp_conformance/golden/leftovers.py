@@ -11,20 +11,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mtp_conformance.golden.comparing import Change
-from mtp_conformance.golden.files import MANIFEST
+from mtp_conformance.golden.files import MANIFEST, every_path
 
 
 def every_file(folder: Path) -> dict[str, bytes]:
-    """Content of every file below a folder, by its path; of a link, where it leads."""
+    """Content of everything below a folder, by its path; of a link, where it leads."""
     found: dict[str, bytes] = {}
-    for at, rooms, files in os.walk(folder):
-        for name in (*files, *rooms):
-            path = Path(at) / name
-            key = path.relative_to(folder).as_posix()
-            if path.is_symlink():
-                found[key] = b"link to " + os.fsencode(path.readlink())
-            elif path.is_file():
-                found[key] = path.read_bytes()
+    for name in every_path(folder):
+        path = folder / name
+        if path.is_symlink():
+            found[name] = b"link to " + os.fsencode(path.readlink())
+        else:
+            found[name] = b"" if path.is_dir() else path.read_bytes()
     return found
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -31,11 +32,15 @@ from mtp_conformance.golden.contents import (
     array_of,
 )
 from mtp_conformance.golden.files import (
+    BY_HAND,
+    DIGESTS,
     MANIFEST,
+    ORACLE,
     arrays_file,
+    checkpoint_files,
+    every_path,
     floats_file,
     id_of,
-    owned_files,
     tokens_file,
 )
 
@@ -53,30 +58,37 @@ class Golden:
         self.folder = folder
         if not (folder / MANIFEST).is_file():
             raise GoldenError(f"{folder} holds no golden: there is no {MANIFEST}; {AGAIN}")
-        self._manifest = self._json(MANIFEST, (folder / MANIFEST).read_bytes(), "manifest")
+        self._manifest = self._json(MANIFEST, self._plain(MANIFEST).read_bytes(), "manifest")
         self.files = cast("Mapping[str, Mapping[str, Any]]", self._manifest["files"])
         self.id = str(self._manifest["id"])
         self.names = tuple(cast("list[str]", self._manifest["checkpoints"]))
         self.machines = tuple(Machine(**m) for m in self._manifest["floats"])
         if self.id != id_of(self.files):
-            raise GoldenError(
-                f"{folder / MANIFEST}: its id is not that of the files it lists; {AGAIN}"
-            )
-        for file in self._due():
-            if file not in self.files:
-                raise GoldenError(f"{folder / MANIFEST} lists no {file}; {AGAIN}")
+            raise self._refused(MANIFEST, "its id is not that of the files it lists")
+        self._lists_what_it_names()
 
-    def _due(self) -> list[str]:
-        """What the manifest has to list."""
-        due = [tokens_file(name) for name in self.names]
-        due += [f"checkpoints/{name}/model.safetensors" for name in self.names]
-        pairs = [(machine.key, name) for machine in self.machines for name in self.names]
-        return due + [file(*pair) for pair in pairs for file in (floats_file, arrays_file)]
+    def _lists_what_it_names(self) -> None:
+        """Checkpoints and machines are those of the files, each with all of its files.
+
+        So a name that is left out of the one is missed in the other.
+        """
+        keys = [machine.key for machine in self.machines]
+        if len(set(keys)) != len(keys):
+            raise self._refused(MANIFEST, f"it names a machine twice: {', '.join(sorted(keys))}")
+        due = {file for name in self.names for file in (*checkpoint_files(name), tokens_file(name))}
+        pairs = [(key, name) for key in keys for name in self.names]
+        due |= {file(*pair) for pair in pairs for file in (floats_file, arrays_file)}
+        for file in sorted(due - set(self.files)):
+            raise GoldenError(f"{self.folder / MANIFEST} lists no {file}; {AGAIN}")
+        for file in sorted(set(self.files) - due):
+            why = f"it lists {file}, which is of no checkpoint and machine that it names"
+            raise self._refused(MANIFEST, why)
 
     @cached_property
     def stale(self) -> tuple[str, ...]:
-        """Files that the manifest does not list."""
-        return tuple(file for file in owned_files(self.folder) if file not in self.files)
+        """Files, links and empty folders that belong to nothing."""
+        known = {*self.files, *BY_HAND, *oracle_files(self.folder)}
+        return tuple(path for path in every_path(self.folder) if path not in known)
 
     def verify(self) -> int:
         """Read everything; returns the number of files.
@@ -84,12 +96,24 @@ class Golden:
         Raises:
             GoldenError: names the first file that is refused.
         """
+        for file in self.files:
+            self._bytes(file)
         for name in self.names:
-            self.checkpoint(name)
             self.tokens(name)
             for machine in self.machines:
                 self.floats(machine.key, name)
+        self._verify_oracle()
         return len(self.files)
+
+    def _verify_oracle(self) -> None:
+        """What another framework computed, where it is there: every file has its hash."""
+        for file, digest in _oracle_digests(self.folder).items():
+            try:
+                content = self._plain(file).read_bytes()
+            except OSError as error:
+                raise self._refused(file, f"it cannot be read: {error.strerror}") from error
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise self._refused(file, f"its SHA-256 is not the one in {ORACLE}/{MANIFEST}")
 
     def machine(self, key: str) -> Machine | None:
         """The machine of a float golden; None if there is none of that key."""
@@ -109,6 +133,10 @@ class Golden:
         record = self._json(file, self._bytes(file), "tokens")
         found = Tokens(record["model"], record["dtype"], tuple(map(_vector, record["vectors"])))
         self._named(file, found.name, name)
+        self._named(file, record["checkpoint"], f"checkpoints/{name}")
+        for what, ids in _ids(found):
+            if len(set(ids)) != len(ids):
+                raise self._refused(file, f"it has {what} of the same id: {', '.join(ids)}")
         return found
 
     def floats(self, key: str, name: str) -> Floats:
@@ -118,6 +146,9 @@ class Golden:
         self._belongs(file, str(record["manifest"]))
         machine = Machine(record["backend"], record["mlx"], record["made_on"])
         self._named(file, f"{machine.key}/{record['model']}-{record['dtype']}", f"{key}/{name}")
+        if machine != self.machine(key):
+            raise self._refused(file, f"made_on is not what {MANIFEST} says of {key}")
+        self._named(file, record["stored"], beside)
         stored = self._stored(beside)
         arrays = {n: _array(entry, stored.get(n)) for n, entry in record["arrays"].items()}
         for array, entry in record["arrays"].items():
@@ -135,27 +166,42 @@ class Golden:
             raise self._refused(file, f"it is no safetensors file: {error}") from error
         arrays, metadata = cast("tuple[dict[str, mx.array], dict[str, str]]", loaded)
         self._belongs(file, metadata.get("manifest", "none"))
+        if set(metadata) != {"manifest"}:
+            keys = ", ".join(sorted(metadata))
+            raise self._refused(file, f"its metadata is to be its manifest alone, not {keys}")
         mx.eval(list(arrays.values()))
         return {name: array_of(array) for name, array in arrays.items()}
 
     def _bytes(self, file: str) -> bytes:
         """A file's content, if it is what the manifest says."""
         try:
-            content = (self.folder / file).read_bytes()
+            content = self._plain(file).read_bytes()
         except OSError as error:
             raise self._refused(file, f"it cannot be read: {error.strerror}") from error
         due = self.files[file]
         if len(content) < due["bytes"]:
             cut = f"it is truncated: {len(content)} of {due['bytes']} bytes"
             raise self._refused(file, cut)
+        if len(content) > due["bytes"]:
+            long = f"it is too long: {len(content)} bytes, {due['bytes']} are due"
+            raise self._refused(file, long)
         if hashlib.sha256(content).hexdigest() != due["sha256"]:
             raise self._refused(file, f"its SHA-256 is not the one in {MANIFEST}")
         return content
 
+    def _plain(self, file: str) -> Path:
+        """A file's path, if no link is on the way to it."""
+        path = self.folder / file
+        if path.resolve() != self.folder.resolve() / file:
+            raise self._refused(
+                file, "there is a link on the way to it; a golden holds files alone"
+            )
+        return path
+
     def _json(self, file: str, content: bytes, schema: str) -> dict[str, Any]:
         try:
-            document = json.loads(content)
-        except ValueError as error:
+            document = strict_json(content)
+        except (ValueError, RecursionError) as error:
             raise self._refused(file, f"it is no whole JSON: {error}") from error
         version = cast("Any", document).get("version") if isinstance(document, dict) else None
         if isinstance(version, int) and version != VERSION:
@@ -171,9 +217,13 @@ class Golden:
     def _schema(self, name: str) -> Mapping[str, Any]:
         file = self.folder / "schema" / f"{name}.schema.json"
         try:
-            return json.loads(file.read_bytes())
-        except (OSError, ValueError) as error:
+            content = file.read_bytes()
+        except OSError as error:
             raise GoldenError(f"{file}: no schema to hold goldens against: {error}") from error
+        if hashlib.sha256(content).hexdigest() != DIGESTS[name]:
+            why = "it is not the schema of this version of the format (`files.DIGESTS`)"
+            raise OtherFormat(f"{file}: {why}; {AGAIN}")
+        return json.loads(content)
 
     def _belongs(self, file: str, manifest: str) -> None:
         if manifest != self.id:
@@ -192,6 +242,58 @@ class Golden:
 
     def _why(self, file: str, why: str) -> str:
         return f"{self.folder / file}: {why}; {AGAIN}"
+
+
+def strict_json(content: bytes) -> Any:
+    """JSON as any reader takes it: no key twice, no NaN, no infinity.
+
+    Raises:
+        ValueError: it is none.
+        RecursionError: it is too deep.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) != len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ValueError(f"the key {twice!r} stands there twice")
+        return dict(pairs)
+
+    def finite(text: str) -> float:
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is no number of JSON")
+        return value
+
+    return json.loads(content, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
+
+
+def oracle_files(folder: Path) -> tuple[str, ...]:
+    """The files of `oracle/` that belong there, its manifest first; none where that is not."""
+    if not (folder / ORACLE / MANIFEST).is_file():
+        return ()
+    return f"{ORACLE}/{MANIFEST}", *_oracle_digests(folder)
+
+
+def _oracle_digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of the oracle's files, as its manifest says."""
+    manifest = folder / ORACLE / MANIFEST
+    if not manifest.is_file():
+        return {}
+    try:
+        models = strict_json(manifest.read_bytes())["models"].values()
+        return {f"{ORACLE}/{model['file']}": str(model["sha256"]) for model in models}
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        how = "`python3 noxfile.py -s oracle -- --write` makes it anew"
+        raise GoldenError(
+            f"{manifest}: it is no manifest of the oracle ({error}); {how}"
+        ) from error
+
+
+def _ids(tokens: Tokens) -> Iterator[tuple[str, list[str]]]:
+    yield "vectors", [vector.id for vector in tokens.vectors]
+    for vector in tokens.vectors:
+        yield f"scripts of {vector.id}", [script.id for script in vector.scripts]
 
 
 def _array(entry: Mapping[str, Any], stored: Array | None) -> Array:

@@ -72,7 +72,8 @@ def compare_folders(old: Path, new: Path) -> list[Change]:
     except OtherFormat as error:
         what = f"values cannot be compared, bytes are: {error}"
         changes = [Change("golden", "format", "all of it", what, None, len(every_file(new)))]
-        return [*changes, *leftovers(old, new, ("", ""), ())]
+        changes += _schemas(old, new)
+        return [*changes, *leftovers(old, new, ("", ""), changes)]
 
 
 def compare(old: Golden, new: Golden) -> list[Change]:

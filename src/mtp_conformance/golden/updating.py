@@ -25,9 +25,9 @@ from mtp_conformance.golden.contents import (
     Machine,
     Tokens,
 )
-from mtp_conformance.golden.files import FOLDER, OWNED, owned_files
+from mtp_conformance.golden.files import BY_HAND, FOLDER, MANIFEST, every_path
 from mtp_conformance.golden.making import make_tokens, replay
-from mtp_conformance.golden.reading import Golden
+from mtp_conformance.golden.reading import Golden, oracle_files
 from mtp_conformance.golden.writing import write_floats, write_manifest, write_tokens
 from mtp_conformance.oracles import Materials
 
@@ -95,9 +95,9 @@ def recover(root: Path) -> None:
 
 
 def _stage(folder: Path, staged: Path) -> None:
-    """Copy what is written by hand: the page, the schemas, what others keep there."""
-    leave = set(OWNED) | {"manifest.json"}
-    shutil.copytree(folder, staged, ignore=lambda at, _: leave if Path(at) == folder else set())
+    """Copy what is not made here: the page, the schemas, and what the oracle computed."""
+    staged.mkdir()
+    _copy(folder, staged, tuple(f for f in (*BY_HAND, *oracle_files(folder)) if f != MANIFEST))
 
 
 def _fill(
@@ -175,13 +175,16 @@ def _carry(folder: Path, staged: Path, manifest: str, here: Machine) -> list[Mac
 
 
 def _stale(folder: Path, staged: Path) -> tuple[str, ...]:
-    return tuple(sorted(set(owned_files(folder)) - set(owned_files(staged))))
+    return tuple(sorted({*every_path(folder)} - {*every_path(staged), MANIFEST}))
 
 
 def _copy(folder: Path, staged: Path, names: tuple[str, ...]) -> None:
     for name in names:
         (staged / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / name, staged / name)
+        if (folder / name).is_dir() and not (folder / name).is_symlink():
+            (staged / name).mkdir(exist_ok=True)
+        elif (folder / name).exists() or (folder / name).is_symlink():
+            shutil.copy(folder / name, staged / name, follow_symlinks=False)
 
 
 def _swap(root: Path, staged: Path) -> None:
