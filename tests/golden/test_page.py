@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.oracle.compare import BOUND, SLACK
+
 FOLDER = Path(__file__).parents[2] / "golden"
 PAGE = (FOLDER / "README.md").read_text()
 MANIFEST = json.loads((FOLDER / "manifest.json").read_text())
@@ -117,6 +119,19 @@ def test_every_model_is_on_the_page() -> None:
         config = json.loads((FOLDER / "checkpoints" / name / "config.json").read_text())
         found.add((name.rpartition("-")[0], config["model_type"]))
     assert told == found
+
+
+def test_rounding_on_the_page_is_the_oracles() -> None:
+    """The page's bounds are those that the oracle's manifest gives, for every model."""
+    said = json.loads((FOLDER / "oracle" / "manifest.json").read_text())["models"]
+    due: list[str] = []
+    for model in dict.fromkeys(name.rpartition("-")[0] for name in MANIFEST["checkpoints"]):
+        bounds = {n: max(BOUND, SLACK * s) for n, s in said[model]["sensitivity"].items()}
+        worst = max(bounds, key=lambda name: bounds[name])
+        due.append(f"| `{model}` | {bounds['logits']:.1e} | {bounds[worst]:.1e} (`{worst}`) |")
+    table = PAGE.partition("| model | logits | loosest quantity |")[2].partition("\n\n")[0]
+    assert table.splitlines()[2:] == due
+    assert f"`max({BOUND:.0e}, {SLACK:.0f} * s)`".replace("e-05", "e-5") in PAGE
 
 
 def test_example_on_the_page_is_cut_out_of_a_golden() -> None:
