@@ -10,6 +10,20 @@ PERMISSION = "MTP_CONFORMANCE_GOLDEN"
 """Set by `nox -s golden` alone."""
 
 
+USUAL: dict[str, object] = {
+    **dict.fromkeys(("keyword", "markexpr", "deselect", "ignore", "ignore_glob")),
+    **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip")),
+    **dict.fromkeys(("collectonly", "setuponly", "setupplan", "numprocesses", "inifilename")),
+    **dict.fromkeys(("shard", "runtime_cmd", "strategies", "max_draft_tokens", "case", "seed")),
+    "profile": "default",
+    "runtime": "builtin",
+    "device": "cpu",
+    "mx_compile": "off",
+}
+"""Options of pytest, xdist and the suite that choose what runs and how, and their usual values;
+without one they are empty."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to write snapshots from anything but the whole, in one process."""
     option = config.option
@@ -19,12 +33,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "snapshots are written by `python3 noxfile.py -s golden` alone, whole and tested"
         )
+    nothing = (None, "", [], (), False, 0)
     chosen = [
         name
-        for name in ("keyword", "markexpr", "lf", "failedfirst", "deselect")
-        if getattr(option, name, None)
+        for name, usual in USUAL.items()
+        if (value := getattr(option, name, usual)) != usual and value not in nothing
     ]
-    if chosen or getattr(option, "numprocesses", None):
+    if chosen:
         raise pytest.UsageError(
-            "snapshots are written whole and by one process: no -k, -m, --lf, --ff, --deselect, -n"
+            f"snapshots are written whole and by one process, not with {', '.join(chosen)}: no "
+            "option that leaves tests out, runs none, or runs cases otherwise"
         )

@@ -32,12 +32,33 @@ def test_writing_needs_permission(monkeypatch: pytest.MonkeyPatch, option: str) 
 
 @pytest.mark.parametrize(
     "filters",
-    [{"keyword": "a"}, {"markexpr": "a"}, {"lf": True}, {"deselect": ["a"]}, {"numprocesses": 2}],
+    [
+        {"keyword": "a"},
+        {"markexpr": "a"},
+        {"lf": True},
+        {"failedfirst": True},
+        {"deselect": ["a"]},
+        {"ignore": ["a"]},
+        {"ignore_glob": ["a"]},
+        {"stepwise": True},
+        {"collectonly": True},
+        {"setuponly": True},
+        {"setupplan": True},
+        {"numprocesses": 2},
+        {"case": ["a"]},
+        {"profile": "full"},
+        {"runtime": "another"},
+        {"device": "gpu"},
+        {"seed": 1},
+        {"inifilename": "another.ini"},
+    ],
+    ids=lambda filters: next(iter(filters)),
 )
 def test_writing_is_whole(monkeypatch: pytest.MonkeyPatch, filters: dict[str, object]) -> None:
     """With permission, too, a filter or a second process is refused."""
     monkeypatch.setenv(PERMISSION, "1")
-    pytest_configure(_config(update_snapshots=True))
+    usual = {"keyword": "", "deselect": None, "case": [], "numprocesses": 0, "profile": "default"}
+    pytest_configure(_config(update_snapshots=True, **usual))
     with pytest.raises(pytest.UsageError, match="whole and by one process"):
         pytest_configure(_config(update_snapshots=True, **filters))
 
