@@ -1,10 +1,10 @@
 """Import contracts leave out no part of the tests."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 
 ROOT = Path(__file__).parents[2]
 ORACLE = "tests.oracle"
