@@ -88,10 +88,14 @@ def test_nothing_ties_at_a_cut(model: str) -> None:
 
 @pytest.mark.parametrize("model", [m for m in MODELS if config_for(m).model_type[:5] == "qwen3"])
 def test_mlx_lm_is_near(folder: Folder, model: str) -> None:
-    """mlx-lm's own classes, and the head its loader drops, compute the same."""
+    """mlx-lm's own classes, and the head its loader drops, compute the same, and choose so, too."""
     entry, due = read(model)
     lacking = () if LINEAR in config_for(model).layer_types else ONE_PASS_ALONE
     found = mlx_lm_classes.trajectory(folder(model), entry.tokens, entry.drafts)
     apart = distances(found, due, entry.sensitivity, lacking=lacking)
     assert [str(d) for d in apart if not d.within] == []
     assert len(apart) > 10 or lacking
+    names = [name for name in LOGITS if name in found]
+    others = {name: other_choices(found[name], due[name], entry.ties[name]) for name in names}
+    assert {name: rows for name, rows in others.items() if rows} == {}
+    assert names == (["logits"] if lacking else list(LOGITS))

@@ -57,6 +57,21 @@ def test_stored_values_that_transformers_no_longer_computes(
     assert len(lines) == 1
 
 
+def test_everybody_is_held_to_the_likeliest_token(folder: Folder) -> None:
+    """Another likeliest token of whoever computes the model is named, with who it is."""
+    entry, _ = stored.read("gdn")
+    at = folder("gdn")
+    golden = working.run_golden(working.read_config(at), at, entry.tokens, entry.drafts)
+    found = working.computed(at, golden)
+    assert working.other_tokens("gdn", golden, found, entry.ties) == []
+    assert set(found) == {"reference_models", "transformers, float32", "mlx-lm"}
+    for name, trajectory in found.items():
+        turned = {**trajectory, "logits": np.roll(trajectory["logits"], 1, axis=-1)}
+        lines = working.other_tokens("gdn", golden, {**found, name: turned}, entry.ties)
+        assert lines[0] == f"gdn: {name}: logits: another likeliest token in row 0"
+        assert len(lines) == len(entry.tokens)
+
+
 @pytest.mark.parametrize("off", [0.0, 0.1])
 def test_a_failing_run_stores_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: float

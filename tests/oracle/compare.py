@@ -18,6 +18,9 @@ from tests.oracle.trajectory import Array, Trajectory
 
 BOUND = 1e-5
 SLACK = 8.0
+SAME = 1e-9
+"""How far float64 runs of the same formulas on other machines may be, in relative terms."""
+
 TIE = 1e-4
 """Closer than this, two scores at a cut or two largest logits are a tie."""
 

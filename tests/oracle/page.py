@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.compare import BOUND, SLACK, TIE
+from tests.oracle.compare import BOUND, SAME, SLACK, TIE
 from tests.oracle.stored import Entry
 from tests.oracle.trajectory import CHAIN, LENGTH, PARTS
 
@@ -49,6 +49,7 @@ def text(manifest: Mapping[str, Any]) -> str:
     models: dict[str, Entry] = manifest["models"]
     versions = ", ".join(f"{name} {value}" for name, value in manifest["versions"].items())
     ways = max(entry.ways for entry in models.values())
+    small = models["gdn-small-keys"].choices["l2norm"]
     parts = ", ".join(str(end - start) for start, end in PARTS)
     return f"""# The independent oracle
 
@@ -62,7 +63,8 @@ float64 with the casts to float32 in its code neutralised (`tests/oracle/double.
 comes out narrower is an error). That is stored in `golden/oracle/`, and compared with
 
 - `reference_models`, float32 on MLX's CPU backend; also in `tests/`, where no PyTorch is needed;
-- mlx-lm's own classes, for the families it has, with the head its loader drops;
+- mlx-lm's own classes, for the families it has, with the head its loader drops, which the decoder
+  puts together from mlx-lm's layers;
 - transformers itself in float32, as shipped.
 
 Each model runs in one pass, in parts of {parts} tokens, and token by token with a cache; in
@@ -84,10 +86,13 @@ A distance is the largest difference of a quantity, in units of its largest magn
 may be {BOUND:.0e}, or {SLACK:.0f} times what moving every weight by half a float32 ULP does to that
 quantity in float64 (three draws), whichever is larger. Some tokens of these random models divide
 by something tiny and make much of a rounding, whoever computes them. Integers and selections must
-be equal. So must the likeliest token, except where the two largest logits are closer than
+be equal. So must the likeliest token of all three, in whatever logits they compute, except where
+the two largest logits are closer than
 {TIE:.0e}: {_ties(models)}.
 
 {_models_table(models)}
+
+A cell is the largest distance of so many quantities. {_lone(models)}
 
 *closest cut* is the smallest distance between the last chosen and the first left out, of blocks and
 of experts. A prompt with a cut closer than {TIE:.0e} is not used: `code` has an exact tie at a
@@ -117,7 +122,13 @@ that is not selected does not attend to its own token; and equal scores go to th
 while `torch.topk` promises nothing. The second is why ties are kept out of the comparison.
 
 `tests/models/test_oracle_choices.py` changes the reference model to each other reading and finds
-it as far away as the table says.
+it as far away as the table says; for head_rope, that the head's keys move and its logits do not.
+
+Tokens of the golden vectors in `golden/` tell little of this. Of l2norm the other reading moves not
+one of them, so they judge no foreign runtime on it; head_norm and head_rope are of the head, whose
+logits they do not have; cells moves some tokens of `qsa` and of `flash-next`. Floats of another
+framework are not judged there at all. What tells is `golden/oracle/`: the logits of
+`gdn-small-keys` move by {small:.0%} of the largest.
 
 ## transformers' caches are no oracle for rollback
 
@@ -128,9 +139,11 @@ state after fewer tokens is therefore always made by a run that never saw the ot
 ## Using the files elsewhere
 
 `golden/oracle/MODEL.safetensors` holds one model's quantities by name, floats in float64; what they
-are and how they are shaped stands in `oracle/trajectory.py`. `manifest.json` has the prompt, the
-drafts of the chain, a SHA-256 of each file, a digest of the weights, sensitivities and
-everything measured above. The checkpoints come from `python -m reference_models write MODEL DIR`.
+are and how they are shaped stands in `tests/oracle/trajectory.py`. `manifest.json` has the prompt,
+the drafts of the chain, a SHA-256 of each file, a digest of the weights, sensitivities and
+everything measured above. Runs of the same formulas in float64 elsewhere may be {SAME:.0e} from
+what is stored (`SAME` in `tests/oracle/compare.py`), in the units above. The checkpoints come from
+`python -m reference_models write MODEL DIR`.
 """
 
 
@@ -158,7 +171,18 @@ def _ties(models: Mapping[str, Entry]) -> str:
 
 
 def _worst(measured: Mapping[str, float]) -> str:
-    return f"{max(measured.values()):.1e}" if measured else "not in it"
+    """The largest distance, and of how many quantities."""
+    return f"{max(measured.values()):.1e} of {len(measured)}" if measured else "not in it"
+
+
+def _lone(models: Mapping[str, Entry]) -> str:
+    """Which models mlx-lm is compared in by one quantity, and why."""
+    lone = [name for name, entry in models.items() if len(entry.measured.get("mlx-lm", ())) == 1]
+    names = " and ".join(f"`{name}`" for name in lone)
+    return (
+        f"With mlx-lm it is one in\n{names}, the logits of one pass: mlx-lm 0.32.2 cannot be given "
+        "a cache of a\nmodel without recurrent layers, so states and head are not compared there."
+    )
 
 
 def _allowed(entry: Entry) -> str:
