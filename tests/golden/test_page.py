@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.oracle.compare import BOUND, SLACK
+from tests.oracle.compare import BOUND, SAME, SLACK
 
 FOLDER = Path(__file__).parents[2] / "golden"
 PAGE = (FOLDER / "README.md").read_text()
@@ -108,6 +108,28 @@ def test_every_component_is_on_the_page() -> None:
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     told = {word.rpartition(".")[2] for row in rows for word in re.findall(r"`([^`]+)`", row)}
     assert told == found - {"logits"}
+
+
+def test_every_tensor_is_on_the_page() -> None:
+    """The page's table of tensors has each one of every checkpoint, and no other."""
+    table = PAGE.partition("| tensor | layout |")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+    found: set[str] = set()
+    for file in (FOLDER / "checkpoints").glob("*/model.safetensors"):
+        found |= set(_safetensors(file)[0]) - {"__metadata__"}
+    ends = {word: {name for name in found if f".{name}".endswith(f".{word}")} for word in told}
+    assert found == set().union(*ends.values())
+    assert [word for word, names in ends.items() if not names] == []
+
+
+def test_every_field_of_the_oracle_is_on_the_page() -> None:
+    """What the oracle's manifest says of a model is named."""
+    said = json.loads((FOLDER / "oracle" / "manifest.json").read_text())
+    row = PAGE.partition("| `oracle/manifest.json` |")[2].partition("\n")[0]
+    fields = {field for entry in said["models"].values() for field in entry} - {"made_of"}
+    assert fields <= set(re.findall(r"`([^`]+)`", row))
+    assert f"may be {SAME:.0e} from what" in PAGE
 
 
 def test_every_model_is_on_the_page() -> None:
