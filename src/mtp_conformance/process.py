@@ -362,7 +362,7 @@ class _Process:
     def tail(self) -> str:
         """The last lines of stderr; what was written before an answer has a moment to arrive."""
         time.sleep(_STDERR_MOMENT)
-        return "\n".join(list(self._stderr))
+        return self._last_words()
 
     def kill(self) -> str:
         """End the process, whatever it does; returns the tail of its stderr."""
@@ -374,7 +374,11 @@ class _Process:
         for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
             with contextlib.suppress(OSError):
                 cast("IO[bytes]", pipe).close()
-        return "\n".join(self._stderr)
+        return self._last_words()
+
+    def _last_words(self) -> str:
+        """What was kept of stderr, files named from the current folder on: it may be published."""
+        return "\n".join(list(self._stderr)).replace(f"{Path.cwd()}{os.sep}", "")
 
     def _exit(self) -> str:
         try:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from mtp_conformance.protocol import PROTOCOL_VERSION
@@ -49,7 +50,7 @@ def _misbehave(mode: str, number: int) -> None:
     elif mode == "no-object":
         _say(json.dumps({"id": number, "ok": True, "result": [1, 2]}) + "\n")
     elif mode == "fills-stderr":
-        sys.stderr.write("noise " * 200_000 + "\nlast words\n")
+        sys.stderr.write("noise " * 200_000 + f"\nat {Path.cwd()}/a.py\nlast words\n")
         sys.stderr.flush()
         os._exit(1)
 
