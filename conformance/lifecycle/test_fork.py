@@ -44,6 +44,6 @@ def test_as_if_alone(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         for session, rounds, what in pairs if fork_first else pairs[::-1]:
             require_recorded(session, rounds, witness, what=what, first=begun + 1)
         for session, rounds, what in pairs:
-            what = f"{what}, now that the other has moved as well"  # noqa: PLW2901
-            witness.add(compared=require_equal(session.state(), rounds[-1].state, what=what))
+            late = f"{what}, now that the other has moved as well"
+            witness.add(compared=require_equal(session.state(), rounds[-1].state, what=late))
     witness.require(accepted=1, rejected=1)

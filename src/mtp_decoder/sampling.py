@@ -18,6 +18,7 @@ from enum import Enum
 import mlx.core as mx
 
 from mtp_decoder.errors import DecoderError
+from mtp_decoder.naming import member_of
 
 
 class AcceptBy(str, Enum):
@@ -32,19 +33,6 @@ class AcceptBy(str, Enum):
 
     MATCH = "match"
     REJECTION = "rejection"
-
-    @classmethod
-    def of(cls, name: AcceptBy | str) -> AcceptBy:
-        """The member of that name.
-
-        Raises:
-            DecoderError: there is none.
-        """
-        try:
-            return cls(name)
-        except ValueError as error:
-            known = " or ".join(repr(member.value) for member in cls)
-            raise DecoderError(f"acceptance must be {known}, not {name!r}") from error
 
 
 @dataclass(frozen=True)
@@ -80,7 +68,7 @@ class Sampling:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value < most:
                 raise DecoderError(f"{name} must be a whole number from 0, not {value!r}")
-        object.__setattr__(self, "acceptance", AcceptBy.of(self.acceptance))
+        object.__setattr__(self, "acceptance", member_of(AcceptBy, self.acceptance, "acceptance"))
 
     def shape(self, logits: mx.array) -> mx.array:
         """Logits [rows, V] to logits of the law that is sampled, float32; -inf where cut.

@@ -11,9 +11,8 @@ import operator
 from collections.abc import Generator, MutableSequence, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import mlx.core as mx
 
@@ -28,6 +27,7 @@ from mtp_decoder.errors import (
     UnrewindableCacheError,
 )
 from mtp_decoder.experts import through_whole_layers, whole_layers
+from mtp_decoder.naming import member_of
 from mtp_decoder.processing import LogitsProcessor, Processing, TokenMask
 from mtp_decoder.prompt_cache import (
     check_content,
@@ -45,7 +45,6 @@ from mtp_decoder.target import Head, Target
 from mtp_decoder.window import Window, forward
 
 MAX_DRAFT_TOKENS = 64
-Chosen = TypeVar("Chosen", bound=Enum)
 NO_HEAD = "this model has no MTP head: load one, or decode with num_draft_tokens=0"
 _OF_A_TARGET = ("vocab_size", "layers", "make_cache", "embed", "logits")
 _OF_A_HEAD = ("layers", "make_cache", "__call__")
@@ -145,8 +144,8 @@ class Session:
         step_size = whole_number(prefill_step_size, "prefill_step_size")
         if step_size < 1:
             raise DecoderError(f"prefill_step_size must be at least 1, not {step_size}")
-        self._rewind = choice(Rewind, rewind, "rewind")
-        self._head_rows = choice(HeadRows, head_rows, "head_rows")
+        self._rewind = member_of(Rewind, rewind, "rewind")
+        self._head_rows = member_of(HeadRows, head_rows, "head_rows")
         self._target = target
         self._head = head
         self._sampler = sampler
@@ -611,8 +610,8 @@ class Session:
         self._require_closed()
         if sampling is not None:
             self._rule = make_rule(sampling, self._sampler)
-        self._rewind = choice(Rewind, rewind, "rewind")
-        self._head_rows = choice(HeadRows, head_rows, "head_rows")
+        self._rewind = member_of(Rewind, rewind, "rewind")
+        self._head_rows = member_of(HeadRows, head_rows, "head_rows")
         if self._drafter is not None:
             self._drafter.policy = self._head_rows
 
@@ -631,8 +630,6 @@ class Session:
         twin._given = cache
         twin._caches, twin._head_caches, twin._frontier = self._split(cache)
         twin._drafter = twin._make_drafter()
-        if twin._drafter is not None and self._drafter is not None:
-            twin._drafter.policy = self._drafter.policy
         twin._open = twin._window = twin._verified = twin._settled = None
         twin._processing = self._processing.fork()
         twin.history = list(self.history)
@@ -841,16 +838,3 @@ def _why_unrewindable(target: Target, caches: Sequence[Any]) -> UnrewindableCach
     except UnrewindableCacheError as error:
         return error
     return None
-
-
-def choice(kind: type[Chosen], value: Chosen | str, what: str) -> Chosen:
-    """The member of that name.
-
-    Raises:
-        DecoderError: there is none; the message lists those there are.
-    """
-    try:
-        return kind(value)
-    except ValueError as error:
-        known = ", ".join(str(member.value) for member in kind)
-        raise DecoderError(f"{what} is one of {known}, not {value!r}") from error

@@ -47,8 +47,8 @@ class TextStream:
         if token not in self._silent:
             self._detokenizer.add_token(token)
         text: str = self._detokenizer.text
-        reach = self._out - max(map(len, self._stops), default=0)
-        found = [at for stop in self._stops if (at := text.find(stop, max(0, reach))) >= 0]
+        # None can begin before: what a stop string may begin with was held back.
+        found = [at for stop in self._stops if (at := text.find(stop, self._out)) >= 0]
         self.stopped = bool(found)
         self._give(text, min(found) if found else len(text) - self._held_back(text))
         return self.stopped

@@ -21,7 +21,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"top_k": 2.5}, "top_k must be a whole number from 0, not 2.5"),
     ({"seed": -1}, "seed must be a whole number from 0, not -1"),
     ({"seed": 2**64}, "seed must be a whole number from 0, not 18446744073709551616"),
-    ({"acceptance": "typical"}, "acceptance must be 'match' or 'rejection', not 'typical'"),
+    ({"acceptance": "typical"}, "acceptance is one of match, rejection, not 'typical'"),
 ]
 
 

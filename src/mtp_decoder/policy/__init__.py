@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.naming import member_of
 from mtp_decoder.policy.cost import DepthPolicy, RoundCost
 from mtp_decoder.policy.fixed import Fixed
 from mtp_decoder.policy.rate import RateAware
@@ -42,10 +42,6 @@ def make_policy(policy: DepthPolicy | Depth | str) -> DepthPolicy:
     """
     if not isinstance(policy, str):
         return policy
-    try:
-        name = Depth(policy)
-    except ValueError as error:
-        known = ", ".join(p.value for p in Depth)
-        raise DecoderError(f"depth_policy is one of {known}, not {policy!r}") from error
+    name = member_of(Depth, policy, "depth_policy")
     made = {Depth.FIXED: Fixed, Depth.STREAK: StreakFallback, Depth.RATE: RateAware}
     return made[name]()
