@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import HeadRows
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.errors import DecoderError, described
 from mtp_decoder.policy import Depth, DepthPolicy, Fixed, RoundCost, make_policy
 from mtp_decoder.processing import LogitsProcessor, TokenMask
 from mtp_decoder.rewind import Rewind
@@ -195,7 +195,7 @@ def emit(
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
         k = _depth(policy, min(num_draft_tokens, budget))
-        drafts = None if draft_source is None else list(draft_source(session.history, k))[:k]
+        drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
         before = dict(session.counters.seconds)
         outcome = session.round(k, drafts=drafts)
         policy.observe(_cost(outcome, before, session.counters))
@@ -203,8 +203,19 @@ def emit(
             on_round(outcome)
 
 
+def _drafts(source: DraftSource, history: Sequence[int], k: int) -> list[int]:
+    made = source(history, k)
+    try:
+        return list(made)[:k]
+    except TypeError as error:
+        raise DecoderError(
+            f"the draft source returned {described(made)}: let it return a list of token ids, an "
+            "empty one for no drafts"
+        ) from error
+
+
 def _depth(policy: DepthPolicy, most: int) -> int:
-    k = policy.depth(most)
+    k = whole_number(policy.depth(most), "the number of drafts that the depth policy chose")
     if not 0 <= k <= most:
         raise DecoderError(f"the depth policy chose {k} drafts where 0 to {most} are possible")
     return k
