@@ -37,6 +37,7 @@ class GroupKey(NamedTuple):
     start: int = 0
     kv_bits: int = 0
     kv_group_size: int = 64
+    quantized_kv_start: int = 0
 
 
 def target_arrays(state: Mapping[str, mx.array]) -> State:
@@ -80,7 +81,12 @@ class Group:
     def _stored(self, options: Options) -> Options:
         """The options with the group's way of keeping keys and values."""
         key = self.key
-        return replace(options, kv_bits=key.kv_bits, kv_group_size=key.kv_group_size)
+        return replace(
+            options,
+            kv_bits=key.kv_bits,
+            kv_group_size=key.kv_group_size,
+            quantized_kv_start=key.quantized_kv_start,
+        )
 
     def require_forks_apart(self) -> None:
         """Demand that the next K=0 round, of a fork, leaves the session it was forked from.

@@ -181,7 +181,7 @@ class Oracles:
         """
         self.options(cell)
         self.need_depth(cell.k or 0)
-        control = key_of(cell)._replace(prompt_length=0)
+        control = key_of(cell)._replace(prompt_length=0, quantized_kv_start=0)
         if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
@@ -370,7 +370,8 @@ def _alike(row: mx.array, step: mx.array, rounding: float) -> bool:
 
 
 def _drawn(key: GroupKey, start: int) -> GroupKey:
-    return key._replace(prompt_length=_DRAW_LENGTH, start=start)
+    # Its rounds may not reach over a place where the caches become quantised.
+    return key._replace(prompt_length=_DRAW_LENGTH, start=start, quantized_kv_start=0)
 
 
 def key_of(cell: Cell) -> GroupKey:
@@ -378,9 +379,12 @@ def key_of(cell: Cell) -> GroupKey:
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
     extra = dict(cell.extra)
-    bits, size = (int(extra.get(name, 0)) for name in ("kv_bits", "kv_group_size"))
+    names = ("kv_bits", "kv_group_size", "quantized_kv_start")
+    bits, size, start = (int(extra.get(name, 0)) for name in names)
     key = GroupKey(cell.model, cell.dtype, cell.prompt_length)
-    return key._replace(kv_bits=bits, kv_group_size=size) if bits else key
+    if not bits:
+        return key
+    return key._replace(kv_bits=bits, kv_group_size=size, quantized_kv_start=start)
 
 
 def logits_of(outcome_logits: mx.array | None) -> dict[str, mx.array]:

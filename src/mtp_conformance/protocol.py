@@ -113,9 +113,11 @@ class Options:
         strategy: one of the description's; the empty string for the default.
         head_rows: `draft` or `target`, what the head's rows of accepted drafts are made from.
         prefill_step_size: prompt tokens a prefill pass.
-        kv_bits: bits of a quantised key or value, from the first token on; 0 for plain ones.
-            Only asked for of a runtime with KV_BITS.
+        kv_bits: bits of a quantised key or value, 0 for plain ones. Only asked for of a
+            runtime with KV_BITS.
         kv_group_size: how many of them share a scale.
+        quantized_kv_start: tokens in the caches from which on they are quantised: before the first
+            pass that finds so many.
         expert_budget: EXPERTS: leave the target's routed experts in the checkpoint's files and
             keep at most so many bytes of them in memory, from none when the session opens; 0
             keeps all of them in memory. A prompt may take a whole layer's besides.
@@ -144,6 +146,7 @@ class Options:
     prefill_step_size: int = 2048
     kv_bits: int = 0
     kv_group_size: int = 64
+    quantized_kv_start: int = 0
     expert_budget: int = 0
     head_expert_budget: int = 0
     group_experts: str = ""
