@@ -21,8 +21,8 @@ FEW = ("window", "gdn+mlx-lm", "ple", "flash-next")
 
 
 def _hot(options: Options, *, seed: int = 3) -> Options:
-    """Sampling with every cut at work."""
-    return replace(options, temperature=0.9, top_p=0.95, top_k=40, min_p=0.01, seed=seed)
+    """Sampling with every cut at its ordinary setting."""
+    return replace(options, temperature=0.9, top_p=0.9, top_k=40, min_p=0.05, seed=seed)
 
 
 def _plain(group: Group, options: Options, length: int = LENGTH) -> Sequence[int]:
