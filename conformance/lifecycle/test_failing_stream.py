@@ -18,8 +18,8 @@ from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.grid import spread
 from mtp_conformance.group import State
 
-LENGTH, MOST, STEP = 9, 60, 3
-"""Tokens of a stream; evaluations that are made to fail, every third of them."""
+LENGTH, MOST, STEP = 9, 80, 4
+"""Tokens of a stream; evaluations that are made to fail, every fourth of them."""
 
 
 @case(

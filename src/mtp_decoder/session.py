@@ -265,9 +265,8 @@ class Session:
             none = Drafts((), self._length)
             outcome = accept(none, logits, history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
+            self._processing.settle([*history, outcome.tokens[0]])  # a stranger's code may fail
         self.history = [*history, outcome.tokens[0]]
-        with self._following("prefill"):
-            self._processing.settle(self.history)
         self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
@@ -661,7 +660,8 @@ class Session:
         """Take over a saved session in place of this one's, caches in a given prompt cache too.
 
         Strategy and policies come from the file; counters go on. A file that is refused changes
-        nothing; one that is taken makes an unusable session usable again.
+        nothing; one that is taken makes an unusable session usable again. A token mask or processor
+        that fails where it is told of the file's tokens leaves the session unusable.
 
         Raises:
             DecoderError: a round is open.
@@ -679,7 +679,8 @@ class Session:
             self._check_saved(saved)
         except CacheMismatchError as error:
             raise SessionFileError(f"{path}: {error}") from error
-        self._take_over(saved)
+        with self._or_unusable("taking over a saved session"):
+            self._take_over(saved)
 
     def _check_saved(self, saved: SavedSession) -> None:
         """Refuse what this session's model and settings cannot go on from.
