@@ -86,11 +86,15 @@ class Round:
 
 @dataclass
 class _OpenRound:
-    """What a cancel needs: length and head's hidden before the round, and the pass if any."""
+    """What a cancel needs: length, head's hidden and caches before the round, and the pass if any.
+
+    The caches are others than the session's where the round quantised some.
+    """
 
     length: int
     hidden: mx.array | None
     drafts: list[int]
+    caches: tuple[list[Any], list[Any]]
     laws: mx.array | None = None
     window: Window | None = None
     verified: bool = False
@@ -286,7 +290,7 @@ class Session:
                 if window is None:
                     self._broken = "a pass failed over a cache that cannot be rewound"
                 else:
-                    self._put_back(caches, head_caches)
+                    self._take_up(caches, head_caches)
                     window.abandon()
                 self._length = length
                 if drafter is not None and head is not None:
@@ -296,8 +300,8 @@ class Session:
                 self._processing.settle(self.history)
             raise
 
-    def _put_back(self, caches: list[Any], head_caches: list[Any]) -> None:
-        """Take up the caches from before a pass that may have quantised them."""
+    def _take_up(self, caches: list[Any], head_caches: list[Any]) -> None:
+        """Take up caches: those from before a pass that quantised some, or the quantised ones."""
         self._caches[:], self._head_caches[:] = caches, head_caches
         if isinstance(self._given, MutableSequence):
             self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
@@ -399,6 +403,7 @@ class Session:
         self._require_closed()
         if k:
             self.require_rewindable()
+        caches = list(self._caches), list(self._head_caches)
         if self._quantisation is not None:
             with self.counters.phase("draft"):
                 self._quantise()
@@ -408,9 +413,9 @@ class Session:
         if self._drafter is None:
             if k and forced is None:
                 raise DecoderError(NO_HEAD)
-            self._open = _OpenRound(self._length, None, list(forced or ()))
+            self._open = _OpenRound(self._length, None, list(forced or ()), caches)
             return list(self._open.drafts)
-        self._open = _OpenRound(self._length, self._drafter.hidden, [])
+        self._open = _OpenRound(self._length, self._drafter.hidden, [], caches)
         with self.counters.phase("draft"):
             made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
         self._open.drafts, self._open.laws = made
@@ -431,11 +436,9 @@ class Session:
         ]
         if all(old is new for old, new in zip(own, made, strict=True)):
             return
+        mx.eval(arrays_of(made))  # may fail: first, while nothing has changed
         count = len(self._caches)
-        self._caches[:], self._head_caches[:] = made[:count], made[count:]
-        if isinstance(self._given, MutableSequence):
-            self._given[: len(made)] = made
-        mx.eval(arrays_of(made))
+        self._take_up(made[:count], made[count:])
 
     def _within_plain_rows(self, k: int) -> int:
         most = None if self._quantisation is None else self._quantisation.most_drafts(self._length)
@@ -550,6 +553,7 @@ class Session:
                 opened.window.rewind(0)
             elif opened.verified:
                 self._broken = "a pass was given up over a cache that cannot be rewound"
+            self._take_up(*opened.caches)
             self._length = opened.length
             self._sync()
             self._processing.settle(self.history)
@@ -734,7 +738,7 @@ class Session:
                 vars(own[index]).update(vars(made))
             else:
                 own[index] = made
-        self._put_back(own[:count], own[count:])
+        self._take_up(own[:count], own[count:])
         if self._frontier is not None:
             self._frontier[0] = saved.caches[-1][0]
         self._length = settings["length"]

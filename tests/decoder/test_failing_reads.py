@@ -28,13 +28,14 @@ Operation = Callable[[Session], Any]
 Made = tuple[Session, Grammar]
 
 
-def _session(zoo: Zoo, rule: str = "greedy") -> Made:
+def _session(zoo: Zoo, rule: str = "greedy", name: str = "window", **more: Any) -> Made:
     grammar = Grammar()
     session = Session(
-        *zoo("window"),
+        *zoo(name),
         sampling=RULES[rule],
         token_mask=grammar,
         logits_processors=make_logits_processors(repetition_penalty=1.2),
+        **more,
     )
     session.prefill(PROMPT)
     return session, grammar
@@ -91,6 +92,22 @@ def test_a_turn(zoo: Zoo) -> None:
         return session, grammar
 
     assert _every_failure(make, lambda session: session.extend(PROMPT[:5])) >= 4
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 4])
+def test_where_caches_become_quantised(zoo: Zoo, ahead: int) -> None:
+    """A round or turn that fails there leaves plain rows plain, and packs them when it is made."""
+    start = {"kv_bits": 8, "kv_group_size": 32, "quantized_kv_start": len(PROMPT) + ahead}
+
+    def make() -> Made:
+        return _session(zoo, "match", "gdn-wide", prefill_step_size=3, **start)
+
+    session, _ = make()
+    assert "layers.1.keys_scales" not in session.state()
+    session.extend(PROMPT[:5])
+    assert "layers.1.keys_scales" in session.state()
+    assert _every_failure(make, lambda session: session.extend(PROMPT[:5])) >= 5
+    assert _every_failure(make, lambda session: session.round(2)) >= 5
 
 
 def test_a_save(zoo: Zoo, tmp_path: Path) -> None:
