@@ -48,6 +48,17 @@ def test_rewind_is_part_of_the_cost() -> None:
     assert _play(RateAware(), accepts, _dear_rewind)[60:].count(0) > 45
 
 
+def _head_runs_along(k: int, accepted: int) -> tuple[float, float, float]:
+    """Where no draft was cut the head takes in one more pair, in the time of the rewind."""
+    return 0.3 * k, 1.0 + 0.02 * k, 0.3 if accepted == k else 0.02
+
+
+def test_plain_rounds_run_the_head_too() -> None:
+    """A draft of which one in five stands is worth making where a plain round costs a head pass."""
+    late = _play(RateAware(), [1, 0, 0, 0, 0] * 40, _head_runs_along)[100:]
+    assert late.count(1) > 0.75 * len(late)
+
+
 def test_first_samples_are_discarded() -> None:
     """A first pass at a depth that takes a hundred times as long decides nothing."""
     seen: set[int] = set()

@@ -3,7 +3,9 @@
 With p_j the part of drafts at place j that stood where those before them did, a round of K drafts
 emits E(K) = 1 + p_1 + p_1 p_2 + ... + p_1 .. p_K tokens on average, the bonus or correction
 included. It costs the seconds of its draft, verify and accept phases, measured at that depth,
-and, with probability 1 - p_1 .. p_K, those of a rewind. The K with the largest quotient is taken.
+and then those of a rewind with probability 1 - p_1 .. p_K, or else those of settling a round that
+has nothing to undo: the head takes in one more pair, after plain decoding too. The K with the
+largest quotient is taken.
 
 Costs belong to the machine and the model and are kept from one request to the next; accepts
 belong to a text and are not. Depths are measured at 0, 1, 2, 4, .. and the deepest; between them a
@@ -65,6 +67,7 @@ class RateAware:
         self._discard, self._recent, self._explore = discard, recent, explore
         self._round: dict[int, _Seconds] = {}
         self._rewind = _Seconds(discard, recent)
+        self._settle = _Seconds(discard, recent)
         self._tried: dict[int, int] = {}
         self._rounds = 0
         self._since = 0.0
@@ -93,8 +96,8 @@ class RateAware:
         k = cost.drafted
         seconds = cost.draft_seconds + cost.verify_seconds
         self._round.setdefault(k, _Seconds(self._discard, self._recent)).add(seconds)
-        if cost.accepted < k:
-            self._rewind.add(cost.rewind_seconds)
+        settled = self._rewind if cost.accepted < k else self._settle
+        settled.add(cost.rewind_seconds)
         self._rounds += 1
         self._tried[k] = self._rounds
         explored = k != self._best
@@ -132,15 +135,17 @@ class RateAware:
 
     def _price(self, k: int, ladder: list[int]) -> float:
         """Seconds of a round of k drafts that fails."""
-        return self._seconds(k, ladder) + ((self._rewind.value or 0.0) if k else 0.0)
+        settled = self._rewind if k else self._settle
+        return self._seconds(k, ladder) + (settled.value or 0.0)
 
     def _rate(self, k: int, ladder: list[int]) -> float:
         tokens = all_stand = 1.0
         for place in range(1, k + 1):
             all_stand *= self._stands(place)
             tokens += all_stand
-        rewind = (self._rewind.value or 0.0) * (1.0 - all_stand)
-        return tokens / max(self._seconds(k, ladder) + rewind, 1e-12)
+        after = (self._rewind.value or 0.0) * (1.0 - all_stand)
+        after += (self._settle.value or 0.0) * all_stand
+        return tokens / max(self._seconds(k, ladder) + after, 1e-12)
 
 
 def _ladder(most: int) -> list[int]:
