@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
 from mtp_decoder.experts import Eviction, ExpertCounts, Shards
+from mtp_decoder.experts import store as stores
 from mtp_decoder.experts.layout import Part, expert_tensors, pieces_of
 from mtp_decoder.experts.slots import Slots
 from mtp_decoder.experts.store import ExpertStore
@@ -156,6 +157,23 @@ def test_the_whole_layer_buffer_is_given_back(offloaded: Callable[..., Offloaded
         store.whole(0)
         assert mx.get_active_memory() >= before + 6 * store.expert_bytes
     assert mx.get_active_memory() == before
+
+
+def test_one_buffer_of_a_whole_layer(
+    offloaded: Callable[..., Offloaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layers of a target take turns in one buffer, and the head's layer has one."""
+    made = list[int]()
+
+    class Counted(Slots):
+        def __init__(self, parts: Mapping[str, Part], count: int) -> None:
+            made.append(count)
+            super().__init__(parts, count)
+
+    target, head, *_ = offloaded("gdn-moe", 1)
+    monkeypatch.setattr(stores, "Slots", Counted)
+    Session(target, head, prefill_step_size=2).prefill(PROMPT)
+    assert made == [6, 6]
 
 
 def test_a_head_of_two_layers(tmp_path: Path) -> None:
