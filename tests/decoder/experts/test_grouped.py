@@ -16,8 +16,10 @@ from mtp_decoder.qwen.load import load
 from reference_models.checkpoint import read
 from reference_models.prompts import prompt_tokens
 
-LENGTHS = (31, 32)
-"""Rows of a pass; each meets two experts, and sorting begins at 64 pairs."""
+LENGTHS = (31, 32, 33)
+"""Rows of a pass; each meets two experts, and sorting begins at 64 pairs.
+
+Of a prompt the head has one row fewer."""
 
 
 def decoded(target: Any, head: Any, length: int) -> dict[str, mx.array]:
