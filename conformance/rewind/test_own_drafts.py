@@ -1,7 +1,7 @@
 """Rounds of the head's own drafts: the state afterwards."""
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_equal, require_tokens
-from mtp_conformance.grid import AGREEING_MODELS, spread
+from mtp_conformance.grid import AGREEING_MODELS, spread, with_trained
 
 LENGTH = 12
 
@@ -14,7 +14,7 @@ LENGTH = 12
     witness="accepts and rejects of the head's own drafts, from models whose head is often right",
     faults=("R12",),
     since="0.1.0",
-    cells=spread(models=AGREEING_MODELS, depths=(1, 3)),
+    cells=with_trained(spread(models=AGREEING_MODELS, depths=(1, 3)), depths=(1, 3)),
 )
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After drafting by itself a decoder's caches are those of a prefill over what it emitted."""

@@ -14,7 +14,7 @@ from mtp_conformance import (
     case,
     require_tokens,
 )
-from mtp_conformance.grid import AGREEING_MODELS, spread
+from mtp_conformance.grid import AGREEING_MODELS, spread, with_trained
 
 LENGTH = 16
 FEW = ("window", "gdn+mlx-lm", "ple", "flash-next")
@@ -60,7 +60,7 @@ def test_guessed_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracle="K=0 of the same runtime with the same seed",
     witness="accepts and rejects of the head's own drafts, from models whose head is often right",
     since="0.1.0",
-    cells=spread(models=AGREEING_MODELS, depths=(3,)),
+    cells=with_trained(spread(models=AGREEING_MODELS, depths=(3,)), depths=(3,)),
 )
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A seed gives the tokens of K=0 with the head's own drafts."""

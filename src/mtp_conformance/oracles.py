@@ -378,8 +378,8 @@ def key_of(cell: Cell) -> GroupKey:
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
     extra = dict(cell.extra)
-    bits, size = (int(extra.get(name, 0)) for name in ("kv_bits", "kv_group_size"))
-    key = GroupKey(cell.model, cell.dtype, cell.prompt_length)
+    bits, size, start = (int(extra.get(n, 0)) for n in ("kv_bits", "kv_group_size", "start"))
+    key = GroupKey(cell.model, cell.dtype, cell.prompt_length, start)
     return key._replace(kv_bits=bits, kv_group_size=size) if bits else key
 
 
