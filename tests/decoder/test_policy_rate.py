@@ -81,6 +81,61 @@ def test_recovers_within_a_request() -> None:
     assert _play(policy, [6] * 100, _cheap)[-20:].count(6) > 15
 
 
+def test_only_recent_accepts_count() -> None:
+    """However long text was predicted, soon after it is not any more nothing is drafted."""
+    policy = RateAware()
+    _play(policy, [6] * 400, _cheap)
+    assert _play(policy, [0] * 60, _cheap)[30:].count(0) > 20
+
+
+def test_only_recent_costs_count() -> None:
+    """Passes that become dear, as those of a long context do, are soon known to be."""
+    policy = RateAware()
+    _play(policy, [1] * 400, _cheap, most=1)
+    assert _play(policy, [1] * 60, _dear_rows, most=1)[30:].count(0) > 20
+
+
+def _dear_rows(k: int, accepted: int) -> tuple[float, float, float]:
+    """A second row costs as much as two passes."""
+    return 0.05 * k, 1.0 + 2.0 * k, 0.1 if accepted < k else 0.0
+
+
+def test_the_first_rewind_is_discarded() -> None:
+    """A first rewind that takes a hundred times as long decides nothing."""
+    first = [True]
+
+    def rewind_compiles(k: int, accepted: int) -> tuple[float, float, float]:
+        draft, verify, rewind = _cheap(k, accepted)
+        slow = rewind and first.pop() if first else False
+        return draft, verify, 10.0 if slow else rewind
+
+    accepts = [1] * 2 + [2] * 58
+    assert _play(RateAware(), accepts, rewind_compiles, most=2)[20:].count(2) > 30
+
+
+def test_the_first_settling_is_discarded() -> None:
+    """A first round without a reject that is slow to settle does not make drafts look cheap."""
+    first = [True]
+
+    def settling_compiles(k: int, accepted: int) -> tuple[float, float, float]:
+        draft, verify, rewind = _cheap(k, accepted)
+        slow = accepted == k and first.pop() if first else False
+        return draft, verify, 10.0 if slow else rewind
+
+    assert _play(RateAware(), [0] * 64, settling_compiles, most=1)[8:].count(0) > 45
+
+
+def test_plain_rounds_are_tried_at_their_own_price() -> None:
+    """How often plain decoding is measured again hangs on its cost, not on that of a rewind."""
+
+    def dear(k: int, accepted: int) -> tuple[float, float, float]:
+        return 0.05 * k, 1.0, 2.0 if accepted < k else 0.0
+
+    late = _play(RateAware(), [0] * 4 + [1] * 396, dear, most=1)[150:]
+    assert late.count(1) > 200
+    assert late.count(0) > 10
+
+
 def test_another_request_starts_afresh() -> None:
     """Costs stay known, and the last text does not count."""
     policy = RateAware()
