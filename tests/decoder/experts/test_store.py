@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
-from mtp_decoder.experts import Eviction, ExpertCounts, Shards
+from mtp_decoder.experts import Eviction, ExpertCounts, OffloadSettings, Shards
 from mtp_decoder.experts import store as stores
 from mtp_decoder.experts.layout import Part, expert_tensors, pieces_of
 from mtp_decoder.experts.slots import Slots
@@ -21,6 +22,7 @@ from mtp_decoder.experts.store import ExpertStore
 from reference_models.checkpoint import read, write
 from reference_models.weights import draw
 from reference_models.zoo import config_of, tensors_of
+from tests.decoder.conftest import Zoo
 from tests.decoder.experts.conftest import Offloaded, open_offloaded
 from tests.decoder.helpers import PROMPT
 
@@ -66,6 +68,25 @@ def test_counts(offloaded: Callable[..., Offloaded], eviction: Eviction, slots: 
         store.acquire(keys[0][0], [expert for _, expert in keys])
     assert store.counts == counted(calls, slots, by_use=eviction is Eviction.LFU)
     assert store.counts.hits
+
+
+def test_lfu_by_default() -> None:
+    """Who names no way gets LFU, from the settings and from a store."""
+    assert OffloadSettings(1).eviction is Eviction.LFU
+    assert signature(ExpertStore).parameters["eviction"].default is Eviction.LFU
+
+
+def test_a_buffer_is_evaluated_before_it_is_filled_anew(
+    offloaded: Callable[..., Offloaded], zoo: Zoo
+) -> None:
+    """Two layers that take turns in one buffer compute what experts in memory compute, unasked."""
+    target, _, store, _ = offloaded("gdn-moe", 1)
+    rows, chosen = mx.random.normal((1, 4, 32), key=mx.random.key(0)), mx.array([[[0, 5]] * 4])
+    with store.whole_layers():
+        found = {f"{n}": target.layers[n].mlp.experts(rows, chosen) for n in range(3)}
+    plain: Any = zoo("gdn-moe")[0]
+    due = {f"{n}": plain.layers[n].mlp.experts(rows, chosen) for n in range(3)}
+    require_equal(found, due, what="experts in memory")
 
 
 def test_lfu_and_lru_differ(offloaded: Callable[..., Offloaded]) -> None:
