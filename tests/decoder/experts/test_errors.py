@@ -125,6 +125,16 @@ def test_a_dtype_the_model_does_not_compute_in(folder: Folder) -> None:
         offload(target, head, shards, OffloadSettings(10**6))
 
 
+def test_layers_that_differ(folder: Folder) -> None:
+    """Layers whose experts are stored otherwise than the others' are named: slots are for all."""
+    path = folder("gdn-moe")
+    target, head = as_any(read(path))
+    experts = target.layers[2].mlp.experts
+    experts.down = experts.down.astype(mx.float16)
+    with pytest.raises(CheckpointError, match="experts of layers 0 and 2 differ in down, as with"):
+        offload(target, head, Shards(path), OffloadSettings(10**6))
+
+
 def test_a_missing_expert(folder: Folder) -> None:
     """An expert that the checkpoint lacks is named with its layer."""
     path = folder("gdn-moe")
