@@ -81,6 +81,14 @@ def test_recovers_within_a_request() -> None:
     assert _play(policy, [6] * 100, _cheap)[-20:].count(6) > 15
 
 
+def test_the_end_of_a_budget_is_no_time_to_measure() -> None:
+    """Depths that come up as a budget ends are judged by the measured ones around them."""
+    policy = RateAware()
+    assert _play(policy, [0] * 100, _dear_rewind, most=8)[-50:].count(0) > 40
+    chosen = [_play(policy, [0, 0], _dear_rewind, most=most) for most in (7, 6, 5, 3)]
+    assert sum(k > 0 for pair in chosen for k in pair) <= 1  # one of them to try a depth again
+
+
 def test_only_recent_accepts_count() -> None:
     """However long text was predicted, soon after it is not any more nothing is drafted."""
     policy = RateAware()
