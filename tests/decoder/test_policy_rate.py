@@ -160,6 +160,13 @@ def test_depths_between_measured_ones() -> None:
     assert late.count(5) > 40
 
 
+def test_between_measured_depths_is_a_line() -> None:
+    """Where every draft costs half a pass and all stand, one fewer does not look cheaper."""
+    chosen = _play(RateAware(), [6] * 96, lambda k, _: (0.0, 1.0 + 0.5 * k, 0.0))
+    assert chosen.count(6) > 70
+    assert {3, 5}.isdisjoint(chosen)
+
+
 @pytest.mark.parametrize("bad", [{"discard": -1}, {"recent": 0}, {"explore": 0.0}])
 def test_refuses_nonsense(bad: dict[str, float]) -> None:
     """Numbers that no policy is possible with are refused by name."""
