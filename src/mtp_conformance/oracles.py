@@ -379,12 +379,12 @@ def key_of(cell: Cell) -> GroupKey:
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
     extra = dict(cell.extra)
-    names = ("kv_bits", "kv_group_size", "quantized_kv_start")
-    bits, size, start = (int(extra.get(name, 0)) for name in names)
-    key = GroupKey(cell.model, cell.dtype, cell.prompt_length)
+    names = ("kv_bits", "kv_group_size", "quantized_kv_start", "start")
+    bits, size, quantised_from, start = (int(extra.get(name, 0)) for name in names)
+    key = GroupKey(cell.model, cell.dtype, cell.prompt_length, start)
     if not bits:
         return key
-    return key._replace(kv_bits=bits, kv_group_size=size, quantized_kv_start=start)
+    return key._replace(kv_bits=bits, kv_group_size=size, quantized_kv_start=quantised_from)
 
 
 def logits_of(outcome_logits: mx.array | None) -> dict[str, mx.array]:

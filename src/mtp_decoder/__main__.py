@@ -248,7 +248,9 @@ def _load(arguments: argparse.Namespace) -> tuple[Target, Head | None]:
 
 
 def _load_with(loader: str, folder: Path) -> tuple[Target, Head | None]:
-    """What another function reads from a folder."""
+    """What another function reads from a folder; it may lie beside the user, as with python -m."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
     module, _, function = loader.partition(":")
     try:
         read = getattr(importlib.import_module(module), function)

@@ -15,6 +15,7 @@ import mlx.core as mx
 
 from mtp_decoder.rewind.head import cut_head, head_length
 from mtp_decoder.rules import Rule
+from mtp_decoder.state import arrays_of
 from mtp_decoder.target import Head
 
 
@@ -107,7 +108,9 @@ class Drafter:
                 laws += [] if law is None else [law]
             drafts.append(token)
         self._next = (hidden, token)
-        mx.eval(drafts, laws, hidden)
+        mx.eval(
+            drafts, laws, hidden, arrays_of(self._caches)
+        )  # index keys no draft needed yet, too
         tokens = [cast("int", token.item()) for token in drafts]
         return Chain(tokens, mx.concatenate(laws) if laws else None)
 
