@@ -76,11 +76,21 @@ class NotDeterministic(Exception):
 
 
 class Oracles:
-    """Groups by model, data type and prompt; the last few are kept."""
+    """Groups by model, data type and prompt; the last few are kept.
 
-    def __init__(self, runtime: Runtime, materials: Materials) -> None:
-        self.runtime = CheckedRuntime(runtime)
+    With `row_exact` the runtime decodes row-exact, and bits are demanded on any backend.
+
+    Raises:
+        RuntimeFailure: the runtime's card is none, or it has no row-exact mode.
+    """
+
+    def __init__(self, runtime: Runtime, materials: Materials, *, row_exact: bool = False) -> None:
+        self.runtime = CheckedRuntime(runtime, row_exact=row_exact)
         self.description = self.runtime.description
+        if row_exact and not self.runtime.offers(Capability.ROW_EXACT):
+            raise RuntimeFailure(
+                f"{self.description.name} has no row-exact mode; judge it without --row-exact"
+            )
         self._materials = materials
         self._groups: Groups = OrderedDict()
         self._drawn: Groups = OrderedDict()
@@ -262,8 +272,11 @@ class Oracles:
 
         Three draws of prompt and drafts; one row that differs in one of them is enough for no.
         A runtime that shows no logits is taken to be exact, and so is one whose logits are apart
-        by more than rounding can be: nothing may be loosened for either.
+        by more than rounding can be: nothing may be loosened for either. One that decodes
+        row-exact has promised it.
         """
+        if self.runtime.row_exact:
+            return True
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
             return True
         return self._exact_over(key, k, strategy, _DRAWS)
@@ -284,6 +297,8 @@ class Oracles:
         the probe's before it counts; shapes, types and NaN never differ by rounding.
         """
         used = [k for k in set(depths) if k]
+        if self.runtime.row_exact:
+            return True
         if not all(self.exact(key, k, strategy) for k in used):
             return False
         found = error.difference if isinstance(error, StateDiffers) else None

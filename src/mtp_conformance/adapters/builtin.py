@@ -164,6 +164,7 @@ def session_of(target: Any, head: Any, options: Options) -> Session:
         prefill_step_size=options.prefill_step_size,
         kv_bits=options.kv_bits or None,
         kv_group_size=options.kv_group_size,
+        row_exact=options.row_exact,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
+from mtp_decoder.row_exact import RowByRowLayer, joined, rows_of
 from mtp_decoder.target import Layer
 
 
@@ -41,6 +42,17 @@ class RingUndo:
 
     def run(self, x: mx.array, tokens: mx.array) -> mx.array:
         """The layer's forward pass; remembers the new rows."""
+        if not isinstance(self._layer, RowByRowLayer):
+            return self._run(x, tokens)
+        # One by one a ring holds no more than its window, so each row is taken as it comes.
+        out, new = [], []
+        for row in rows_of(x, tokens):
+            out.append(self._run(*row))
+            new.append(self._new)
+        self._new = tuple(mx.concatenate(parts, axis=2) for parts in zip(*new, strict=True))
+        return joined(out)
+
+    def _run(self, x: mx.array, tokens: mx.array) -> mx.array:
         out = self._layer(x, tokens, self._cache)
         after = temporal_rows(self._cache)
         assert after is not None
