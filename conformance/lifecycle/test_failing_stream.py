@@ -43,7 +43,7 @@ def test_in_a_stream(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     options, view = oracles.prefill_like(cell)
     stream = group.stream(LENGTH)
     guess = [(t + 1) % 256 if i % 3 == 2 else t for i, t in enumerate(stream)]
-    with oracles.bits_against_steps(group, k):
+    with oracles.bits_against_prefill(group, k):
         due = [view(group.direct_state(rounds)) for rounds in range(LENGTH)]
 
         def decode(session: CheckedSession) -> tuple[int, ...]:

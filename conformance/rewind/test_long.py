@@ -57,7 +57,9 @@ def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
             _against_steps(group, options, script, Witness(), view, every=1)
             raise
     except AssertionError as error:
-        if oracles.condemns(group.key, range(1, DEEPEST + 1), error, options.strategy):
+        if oracles.condemns(
+            group.key, range(1, DEEPEST + 1), error, options.strategy, prefill=True
+        ):
             raise
         require_other_tails(group, options, script, witness, every=CHECKED_EVERY)
     witness.require(accepted=ROUNDS // 10, rejected=ROUNDS // 10)

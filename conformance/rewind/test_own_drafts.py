@@ -33,7 +33,7 @@ def _compare(oracles: Oracles, cell: Cell, witness: Witness, length: int) -> int
     held = oracles.held_after_stop(length)
     group, k = oracles.group(cell), cell.k or 0
     options, view = oracles.prefill_like(cell, stopped=True)
-    with oracles.bits_against_steps(group, k):
+    with oracles.bits_against_prefill(group, k):
         session = group.open(options)
         made = session.generate(group.prompt, num_draft_tokens=k, max_tokens=length)
         witness.add(**made.engagement)

@@ -44,6 +44,7 @@ class Capability(str, Enum):
     MASK = "mask"  # the options' allowed tokens
     EXPERTS = "experts"  # routed experts on disk, under the options' budgets
     TEXT = "text"  # generate up to a stop string; text and log-probabilities of what it emitted
+    ROW_EXACT = "row-exact"  # verify passes whose rows are computed as one-token steps compute them
     POLICY = "policy"  # K chosen by a policy, which can be asked what it would choose
 
 
@@ -59,6 +60,7 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
     "text": (Capability.TEXT,),
     "policy": (Capability.POLICY,),
+    "row-exact": (Capability.ROW_EXACT,),
 }
 """Capabilities by level; a runtime may offer part of a level."""
 
@@ -139,6 +141,8 @@ class Options:
         allowed_tokens: MASK: the i-th emitted token, from 0, is one of the i-th of these
             lists; they start again after the last. Empty: any token.
         depth_policy: POLICY: one of the description's; the empty string drafts as deep as it may.
+        row_exact: ROW_EXACT: compute every row of a verify pass as a one-token step does, so that
+            the tokens of every K are those of K=0 to the bit.
     """
 
     strategy: str = ""
@@ -160,6 +164,7 @@ class Options:
     repetition_context_size: int = 20
     allowed_tokens: Sequence[Sequence[int]] = ()
     depth_policy: str = ""
+    row_exact: bool = False
 
     @property
     def greedy(self) -> bool:

@@ -38,10 +38,16 @@ class Chain(NamedTuple):
 
 
 class Drafter:
-    """A head with its cache, in step with the target."""
+    """A head with its cache, in step with the target.
 
-    def __init__(self, head: Head, caches: list[Any], policy: HeadRows) -> None:
+    `settler` makes the rows of accepted drafts: the head itself, or its row-exact form.
+    """
+
+    def __init__(
+        self, head: Head, caches: list[Any], policy: HeadRows, settler: Head | None = None
+    ) -> None:
         self._head = head
+        self._settler = head if settler is None else settler
         self._caches = caches
         self.policy = policy
         self.hidden: mx.array | None = None
@@ -146,4 +152,4 @@ class Drafter:
             self._head(self.hidden, self._anchor, self._caches)
         if accepted:
             tokens = mx.array([list(drafts[:accepted])])
-            self._head(verified[:, :accepted], tokens, self._caches)
+            self._settler(verified[:, :accepted], tokens, self._caches)

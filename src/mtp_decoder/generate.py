@@ -49,6 +49,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     kv_bits: int | None = None,
     kv_group_size: int = 64,
     quantized_kv_start: int = 0,
+    row_exact: bool = False,
     rewind: Rewind | str = Rewind.TAPE,
     head_rows: HeadRows | str = HeadRows.DRAFT,
     eos_token_ids: Sequence[int] = (),
@@ -87,6 +88,8 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         kv_bits: bits of a quantised key or value: 2, 4 or 8; None keeps them as they are.
         kv_group_size: how many of them share a scale: 32, 64 or 128.
         quantized_kv_start: tokens in the caches from which on they are quantised.
+        row_exact: verify every row as a one-token step computes it, so that the tokens are those
+            of K=0 on any backend; slower.
         rewind: strategy for state that cannot be cut back.
         head_rows: what the head's rows of accepted drafts are made from.
         eos_token_ids: tokens that end generation; emitted, then it ends.
@@ -123,6 +126,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         kv_bits=kv_bits,
         kv_group_size=kv_group_size,
         quantized_kv_start=quantized_kv_start,
+        row_exact=row_exact,
     )
     given = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else prompt
     tokens = session.check_prompt(given)

@@ -37,6 +37,8 @@ from mtp_decoder.prompt_cache import (
 )
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
+from mtp_decoder.row_exact import row_exact as as_row_exact
+from mtp_decoder.row_exact import row_exact_head
 from mtp_decoder.rules import Sampler, make_rule
 from mtp_decoder.sampling import Sampling
 from mtp_decoder.saving import SavedSession, fingerprint, read_session, write_session
@@ -118,6 +120,8 @@ class Session:
         kv_group_size: how many of them share a scale: 32, 64 or 128.
         quantized_kv_start: tokens in the caches from which on they are quantised; see
             `mtp_decoder.quantised`.
+        row_exact: compute every row of a verify pass as a one-token step does, so that tokens do
+            not depend on K on any backend; see `mtp_decoder.row_exact` for what it costs.
 
     Raises:
         CacheMismatchError: the prompt cache is another model's.
@@ -143,6 +147,7 @@ class Session:
         kv_bits: int | None = None,
         kv_group_size: int = 64,
         quantized_kv_start: int = 0,
+        row_exact: bool = False,
     ) -> None:
         check_model(target, head)
         step_size = whole_number(prefill_step_size, "prefill_step_size")
@@ -152,6 +157,8 @@ class Session:
         self._head_rows = member_of(HeadRows, head_rows, "head_rows")
         self._target = target
         self._head = head
+        self._verifier = as_row_exact(target) if row_exact else target
+        self._settler = row_exact_head(head) if row_exact and head is not None else head
         self._sampler = sampler
         self._rule = make_rule(sampling or Sampling(), sampler)
         self._processing = Processing(logits_processors or (), token_mask)
@@ -185,7 +192,7 @@ class Session:
     def _make_drafter(self) -> Drafter | None:
         if self._head is None or self._frontier is None:
             return None
-        drafter = Drafter(self._head, self._head_caches, self._head_rows)
+        drafter = Drafter(self._head, self._head_caches, self._head_rows, self._settler)
         drafter.hidden = self._frontier[0]
         if drafter.length != max(self._length - 1, 0) or (self._length and drafter.hidden is None):
             raise CacheMismatchError(
@@ -463,14 +470,14 @@ class Session:
         with self.counters.phase("verify"):
             self._window = self._verified = self._settled = None
             if self._unrewindable is None:
-                self._window = Window(self._target, self._caches, self._rewind)
+                self._window = Window(self._verifier, self._caches, self._rewind)
             opened.window, opened.verified = self._window, True
             self._length += tokens.shape[1]
             if self._window is None:  # a plain step, which nothing will undo
                 hidden = forward(self._target, tokens, self._caches)
             else:
                 hidden = self._window.run(tokens)
-            logits = self._target.logits(hidden)[0]
+            logits = self._verifier.logits(hidden)[0]
             self._verified = Verification(
                 tuple(opened.drafts), hidden, logits, opened.length + 1, opened.laws
             )

@@ -168,6 +168,7 @@ def session_of(target: Any, head: Any, options: Options) -> Session:
         kv_bits=options.kv_bits or None,
         kv_group_size=options.kv_group_size,
         quantized_kv_start=options.quantized_kv_start,
+        row_exact=options.row_exact,
     )
 
 

@@ -58,7 +58,8 @@ def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
         )
     try:
         with tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder:
-            yield Oracles(runtime, builtin.zoo_materials(Path(folder)))
+            materials = builtin.zoo_materials(Path(folder))
+            yield Oracles(runtime, materials, row_exact=getattr(arguments, "row_exact", False))
     finally:
         if process is not None:
             process.close()
