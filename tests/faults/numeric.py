@@ -95,12 +95,12 @@ def _drops_state(patch: pytest.MonkeyPatch) -> None:
 
 
 def _same_row(patch: pytest.MonkeyPatch) -> None:
-    """Row-exact layers see the second row in place of every later one."""
+    """Row-exact layers see the first row in place of every later one."""
     rows_of = row_exact.rows_of
 
     def faulty(array: mx.array) -> list[mx.array]:
         rows = rows_of(array)
-        return [rows[min(at, 1)] for at in range(len(rows))]
+        return [rows[0]] * len(rows)
 
     patch.setattr(row_exact, "rows_of", faulty)
 

@@ -9,6 +9,8 @@ of every row that stands, and after every round every array of every cache have 
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,10 +53,9 @@ def plain(pair: Any, tokens: int) -> list[int]:
 
 def accepts(k: int) -> Iterator[int]:
     """How many drafts are to stand, round by round: every count comes, in changing order."""
-    number = 0
-    while True:
-        yield (number * (k // 2 + 1) + number // (k + 1)) % (k + 1)
-        number += 1
+    step = next(step for step in range(k // 2 + 1, k + 2) if math.gcd(step, k + 1) == 1)
+    for number in itertools.count():
+        yield (number * step + number // (k + 1)) % (k + 1)
 
 
 def drafts_for(
