@@ -27,7 +27,6 @@ MOST_ROUNDING = {"float32": 2.0**-8, "bfloat16": 2.0**-3, "float16": 2.0**-6}
 """How far apart rounding can bring logits or state of a model, in parts of the largest. A pass
 further from one-row steps than that does not round otherwise, it computes something else."""
 _TIE_FREE_TOKENS = 16
-_GROUPS_KEPT = 4
 _DRAWS = (0, 19, 47)  # code, code, prose
 _MORE_DRAWS = tuple(range(1, 88, 4))
 _DRAW_LENGTH = 11
@@ -77,6 +76,8 @@ class NotDeterministic(Exception):
 
 class Oracles:
     """Groups by model, data type and prompt; the last few are kept."""
+
+    groups_kept = 4
 
     def __init__(self, runtime: Runtime, materials: Materials) -> None:
         self.runtime = CheckedRuntime(runtime)
@@ -181,7 +182,7 @@ class Oracles:
         """
         self.options(cell)
         self.need_depth(cell.k or 0)
-        control = key_of(cell)._replace(prompt_length=0)
+        control = self.key(cell)._replace(prompt_length=0)
         if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
@@ -190,7 +191,7 @@ class Oracles:
             except AssertionError as error:
                 raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
             self._deterministic.add(control)
-        key = key_of(cell)
+        key = self.key(cell)
         return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
     def _find(self, key: GroupKey, groups: Groups | None = None) -> Group:
@@ -201,9 +202,13 @@ class Oracles:
             groups[key] = self.fresh_group(key)
             self._generation = self.runtime.generation
         groups.move_to_end(key)
-        while len(groups) > _GROUPS_KEPT:
+        while len(groups) > self.groups_kept:
             groups.popitem(last=False)
         return groups[key]
+
+    def key(self, cell: Cell) -> GroupKey:
+        """What the group of a cell is found by."""
+        return key_of(cell)
 
     def forget(self) -> None:
         """Drop every group: what they hold may be broken."""
@@ -300,7 +305,7 @@ class Oracles:
         """Three groups of a cell's model and data type, for what one input would not prove."""
         self.group(cell)
         for start in _DRAWS:
-            yield self._draw(key_of(cell), start)
+            yield self._draw(self.key(cell), start)
 
     def _draw(self, key: GroupKey, start: int) -> Group:
         """A drawn group; these are kept apart, so that they push no cell's group out."""
@@ -347,7 +352,7 @@ class Oracles:
         Raises:
             AssertionError: names the first token or array that differs.
         """
-        first, second = self._find(key_of(cell)), self.fresh_group(key_of(cell))
+        first, second = self._find(self.key(cell)), self.fresh_group(self.key(cell))
         second.require_forks_apart()
         what = "a second K=0 run from the same prompt"
         compared = require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)

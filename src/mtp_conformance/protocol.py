@@ -137,6 +137,7 @@ class Options:
         allowed_tokens: MASK: the i-th emitted token, from 0, is one of the i-th of these
             lists; they start again after the last. Empty: any token.
         depth_policy: POLICY: one of the description's; the empty string drafts as deep as it may.
+        row_exact: verify row by row, so that a pass of K+1 rows has the bits of K+1 steps.
     """
 
     strategy: str = ""
@@ -157,6 +158,7 @@ class Options:
     repetition_context_size: int = 20
     allowed_tokens: Sequence[Sequence[int]] = ()
     depth_policy: str = ""
+    row_exact: bool = False
 
     @property
     def greedy(self) -> bool:

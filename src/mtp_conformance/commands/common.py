@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import Oracles
 from mtp_conformance.process import ProcessRuntime, TimeLimits
+from mtp_conformance.protocol import Runtime
 from mtp_conformance.suite import suite_root
 
 
@@ -44,24 +45,41 @@ def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
     """
     sys.path.insert(0, str(suite_root()))  # for reference_models
     from mtp_conformance.adapters import builtin  # brings mlx-lm, which takes a second or two
+
+    with (
+        running(arguments) as runtime,
+        tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder,
+    ):
+        yield Oracles(runtime, builtin.zoo_materials(Path(folder)))
+
+
+@contextmanager
+def running(
+    arguments: argparse.Namespace, make: Callable[[], Runtime] | None = None
+) -> Generator[Runtime]:
+    """The runtime the options name; its process ends with this.
+
+    Args:
+        arguments: with the options of `add_runtime_options`.
+        make: makes the runtime, in place of `--runtime`.
+
+    Raises:
+        RuntimeFailure: a process that cannot be talked to.
+        RuntimeNameError: no such adapter.
+    """
     from mtp_conformance.fixtures import load_runtime
 
     if not 0 < arguments.time_limit < float("inf"):
         raise UsageError(f"--time-limit {arguments.time_limit:g}: give seconds above 0")
     limits = TimeLimits(open=5 * arguments.time_limit, call=arguments.time_limit)
-    process = None
     if arguments.runtime_cmd is None:
-        runtime = load_runtime(arguments.runtime)
-    else:
-        runtime = process = ProcessRuntime(
-            arguments.runtime_cmd, limits, getattr(arguments, "device", "cpu")
-        )
+        yield load_runtime(arguments.runtime) if make is None else make()
+        return
+    process = ProcessRuntime(arguments.runtime_cmd, limits, getattr(arguments, "device", "cpu"))
     try:
-        with tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder:
-            yield Oracles(runtime, builtin.zoo_materials(Path(folder)))
+        yield process
     finally:
-        if process is not None:
-            process.close()
+        process.close()
 
 
 def say(text: str, *, quiet: bool = False) -> None:

@@ -65,7 +65,7 @@ class Shards:
         self.tensors: dict[str, Stored] = {}
         for number, path in enumerate(self.paths):
             self._descriptors.append(_open(path))
-            self.tensors |= _header(number, path)
+            self.tensors |= read_header(number, path)
 
     def read(self, piece: Piece, into: memoryview) -> int:
         """Fill `into`, of the piece's length, and return that length.
@@ -118,7 +118,12 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _header(number: int, path: Path) -> dict[str, Stored]:
+def read_header(number: int, path: Path) -> dict[str, Stored]:
+    """Every tensor of a file by its header.
+
+    Raises:
+        CheckpointError: it is no safetensors file, or shorter than its header says.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "little")
