@@ -346,8 +346,13 @@ class Oracles:
                 "bits against steps need row-exact verification"
             ) from error
 
-    def check_determinism(self, cell: Cell, rounds: int = 4) -> int:
+    def check_determinism(self, cell: Cell, rounds: int = 4, tokens: int = 0) -> int:
         """Run K=0 twice and demand the same bits; returns the number of values compared.
+
+        Args:
+            cell: model, data type and prompt length.
+            rounds: whose logits and states are compared, too.
+            tokens: compared, if these are more.
 
         Raises:
             AssertionError: names the first token or array that differs.
@@ -355,7 +360,8 @@ class Oracles:
         first, second = self._find(self.key(cell)), self.fresh_group(self.key(cell))
         second.require_forks_apart()
         what = "a second K=0 run from the same prompt"
-        compared = require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
+        streams = (group.stream(max(rounds + 1, tokens)) for group in (second, first))
+        compared = require_tokens(*streams, what=what)
         for n in range(rounds + 1):
             if self.runtime.offers(Capability.STATE, Capability.DRAFTS):
                 compared += require_equal(second.plain_state(n), first.plain_state(n), what=what)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _REPORT = "report.jsonl"
 _ROW_EXACT = "row-exact"
-_LEAST_TOKENS = 6
+_BEYOND_K = 4
 _EXAMPLES = """examples:
   mtp-conformance gate --model ~/models/Qwen3.5-9B-4bit --k 1,2,3
   mtp-conformance gate --model DIR --k 3 --prompts prompts.txt --max-tokens 256
@@ -95,8 +95,12 @@ def _depths(text: str) -> tuple[int, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hold the folder to the claims; returns the exit code above."""
-    if arguments.max_tokens < _LEAST_TOKENS:
-        raise UsageError(f"--max-tokens {arguments.max_tokens}: give {_LEAST_TOKENS} or more")
+    least = max(arguments.k) + _BEYOND_K
+    if arguments.max_tokens < least:
+        raise UsageError(
+            f"--max-tokens {arguments.max_tokens}: give {least} or more, so that drafts of every "
+            f"K are accepted and rejected"
+        )
     if not arguments.model.is_dir():
         raise UsageError(f"--model {arguments.model} is no folder; give a checkpoint folder")
     _set_device(arguments)

@@ -49,7 +49,7 @@ def answer(cases: Iterable[Case], results: Sequence[Result]) -> Outcome:
         return Outcome(Answer.NEAR_TIES, _ties(ties, streams))
     if not any(result.verdict is Verdict.PASS for result in streams):
         return Outcome(Answer.INCONCLUSIVE, _nothing(streams))
-    return Outcome(Answer.LOSSLESS, _lossless(judged))
+    return Outcome(Answer.LOSSLESS, _lossless(judged) + _but(results))
 
 
 def _broken(results: Sequence[Result]) -> str:
@@ -66,17 +66,35 @@ def _layer(result: Result) -> str | None:
     return None if result.failure is None else result.failure.layer
 
 
+def place_of(result: Result) -> tuple[str, int]:
+    """Prompt and index of the token at which a stream leaves K=0's."""
+    index = None if result.failure is None else result.failure.index
+    return str(result.params["prompt"]), index[0] if index else -1
+
+
 def _ties(ties: Sequence[Result], streams: Sequence[Result]) -> str:
-    margins = [abs(r.failure.margin or 0.0) for r in ties if r.failure is not None]
+    failures = [result.failure for result in ties if result.failure is not None]
+    margin = max((abs(f.margin or 0.0) for f in failures), default=0.0)
+    ulps = max((f.ulp or 0 for f in failures), default=0)
+    places = len({place_of(result) for result in ties})
     return (
-        f"{len(ties)} of {len(streams)} streams leave K=0's, each where two logits are proven to "
-        f"tie, at most {max(margins, default=0.0):g} apart"
+        f"{len(ties)} of {len(streams)} streams leave K=0's, at {places} "
+        f"place{'s' * (places != 1)}, each where two logits are proven to tie: at most {margin:g} "
+        f"({ulps} ULP) apart"
     )
 
 
 def _nothing(streams: Sequence[Result]) -> str:
     reasons = [result.reason for result in streams if result.reason]
     return f"no stream was compared: {reasons[0]}" if reasons else "no stream was compared"
+
+
+def _but(results: Sequence[Result]) -> str:
+    """What a reader has to know where a pass is not row-exact."""
+    rows = [result for result in results if result.case.startswith("control.rows.")]
+    if any(result.verdict is Verdict.INCONCLUSIVE for result in rows):
+        return "; a pass is not row-exact here, so that other text may meet a near-tie"
+    return ""
 
 
 def _lossless(results: Sequence[Result]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 from mtp_conformance.case import Case, Cell, Level, Witness
 from mtp_conformance.claims import require_rewound
@@ -17,13 +18,10 @@ from mtp_conformance.gate.oracles import GateOracles
 from mtp_conformance.gate.prompts import Prompt
 from mtp_conformance.group import ForkMovedOriginal
 from mtp_conformance.near_tie import require_stream
-from mtp_conformance.protocol import Capability
+from mtp_conformance.protocol import Capability, Generated
 from mtp_conformance.rounds import run_rounds
-from mtp_conformance.tokens import require_tokens
 from mtp_conformance.verdict import Inconclusive
 
-WRONG_EVERY, WRONG_AT = 5, 3
-"""Of the injected drafts of a stream one in so many is wrong, and where."""
 STATE_PROMPTS = 2
 """So many prompts, the first ones, are held to the state claims."""
 _CONTROL_ROUNDS = 4
@@ -43,6 +41,7 @@ class Plan:
         prompts: what is decoded after.
         max_tokens: of a stream.
         row_exact: whether sessions verify row by row.
+        decoded: streams by kind of drafts, prompt and K.
     """
 
     oracles: GateOracles
@@ -53,8 +52,8 @@ class Plan:
     prompts: tuple[Prompt, ...]
     max_tokens: int
     row_exact: bool = False
-    decoded: dict[tuple[str, str, int], list[int]] = field(
-        default_factory=dict[tuple[str, str, int], "list[int]"]
+    decoded: dict[tuple[str, str, int], Generated] = field(
+        default_factory=dict[tuple[str, str, int], Generated]
     )
 
     def cell(self, prompt: Prompt, k: int | None = None, accepted: int | None = None) -> Cell:
@@ -84,12 +83,9 @@ class Check:
 
 def _determinism(plan: Plan, cell: Cell, witness: Witness) -> None:
     """K=0 run twice gives the same tokens, and for the first rounds the same logits and state."""
-    oracles = plan.oracles
     try:
-        witness.add(compared=oracles.control(cell, _CONTROL_ROUNDS))
-        streams = (oracles.fresh_group(oracles.key(cell)), oracles.group(cell))
-        again, first = (group.stream(plan.max_tokens) for group in streams)
-        witness.add(compared=require_tokens(again, first, what="K=0 before"))
+        compared = plan.oracles.control(cell, _CONTROL_ROUNDS, plan.max_tokens)
+        witness.add(compared=compared)
     except ForkMovedOriginal:
         raise
     except AssertionError as error:
@@ -124,48 +120,65 @@ def _rounds(plan: Plan, cell: Cell, witness: Witness) -> None:
     """The same after rounds of every accept count, one after the other, and a plain step."""
     plan.oracles.need(Capability.STATE, Capability.DRAFTS)
     k = cell.k or 0
-    script = [(k, a) for low in range(k // 2 + 1) for a in dict.fromkeys((low, k - low))]
+    script = [(k, accepted) for accepted in accepts(k)]
     run_rounds(plan.oracles, cell, [*script, (0, 0)], witness)
     witness.require(accepted=1, rejected=1, compared=1)
 
 
 def _injected(plan: Plan, cell: Cell, witness: Witness) -> None:
-    """Tokens with drafts that are right but for one in five are those of K=0."""
+    """Tokens with drafts of which 0 to K in turn are right are those of K=0."""
     plan.oracles.need(Capability.STREAM, Capability.GUESS)
-    stream = plan.oracles.group(cell).stream(plan.max_tokens)
-    guess = [
-        (token + 1) % _VOCABULARY if i % WRONG_EVERY == WRONG_AT else token
-        for i, token in enumerate(stream)
-    ]
-    _stream(plan, cell, witness, guess)
+    _stream(plan, cell, witness, guess=True)
     witness.require(accepted=1, rejected=1)
 
 
 def _own(plan: Plan, cell: Cell, witness: Witness) -> None:
     """Tokens with the model's own drafts are those of K=0."""
     plan.oracles.need(Capability.STREAM)
-    _stream(plan, cell, witness, None)
+    _stream(plan, cell, witness, guess=False)
     witness.require(drafted=1)
 
 
-def _stream(plan: Plan, cell: Cell, witness: Witness, guess: Sequence[int] | None) -> None:
+def accepts(k: int) -> list[int]:
+    """Every accept count of K drafts once, from both ends inwards."""
+    return [a for low in range(k // 2 + 1) for a in dict.fromkeys((low, k - low))]
+
+
+def guess_for(stream: Sequence[int], k: int) -> list[int]:
+    """The stream with wrong tokens where rounds of K drafts are to stop, all accept counts in turn.
+
+    A round that accepts a drafts emits a+1 tokens; the one after them has to be wrong for it.
+    """
+    guess, last = list(stream), 0
+    for accepted in cycle(accepts(k)):
+        if last >= len(stream):
+            return guess
+        wrong = last + 1 + accepted
+        if accepted < k and wrong < len(stream):
+            guess[wrong] = (stream[wrong] + 1) % _VOCABULARY
+        last = wrong
+    return guess
+
+
+def _stream(plan: Plan, cell: Cell, witness: Witness, *, guess: bool) -> None:
     oracles = plan.oracles
     oracles.need_depth(cell.k or 0)
     group = oracles.group(cell)
-    kind, prompt = ("own" if guess is None else "injected"), str(cell.params["prompt"])
+    kind, prompt = ("injected" if guess else "own"), str(cell.params["prompt"])
 
-    def decode(k: int) -> Sequence[int]:
+    def decoded(k: int) -> Generated:
         if (kind, prompt, k) not in plan.decoded:
-            made = group.open(oracles.options(cell)).generate(
-                group.prompt, num_draft_tokens=k, max_tokens=plan.max_tokens, guess=guess
+            given = guess_for(group.stream(plan.max_tokens), k) if guess else None
+            plan.decoded[kind, prompt, k] = group.open(oracles.options(cell)).generate(
+                group.prompt, num_draft_tokens=k, max_tokens=plan.max_tokens, guess=given
             )
-            if k == cell.k:
-                witness.add(**made.engagement)
-            plan.decoded[kind, prompt, k] = list(made.tokens[: plan.max_tokens])
         return plan.decoded[kind, prompt, k]
 
-    compared = require_stream(oracles, cell, group, decode(cell.k or 0), decode)
-    witness.add(compared=compared)
+    def tokens(k: int) -> Sequence[int]:
+        return decoded(k).tokens[: plan.max_tokens]
+
+    witness.add(**decoded(cell.k or 0).engagement)
+    witness.add(compared=require_stream(oracles, cell, group, tokens(cell.k or 0), tokens))
 
 
 def _per_prompt(plan: Plan) -> Iterator[Cell]:

@@ -48,13 +48,18 @@ class GateOracles(Oracles):
         prompt = self._materials.prompt[key.start : key.start + key.prompt_length]
         return FrugalGroup(self.runtime, self._checkpoint(key), key, prompt)
 
-    def control(self, cell: Cell, rounds: int) -> int:
+    def control(self, cell: Cell, rounds: int, tokens: int) -> int:
         """The determinism control of a cell's prompt; returns how much was compared.
+
+        Args:
+            cell: names the prompt.
+            rounds: compared in logits and state.
+            tokens: compared.
 
         Raises:
             AssertionError: K=0 twice gave two results.
         """
-        compared = self.check_determinism(cell, rounds)
+        compared = self.check_determinism(cell, rounds, tokens)
         self._deterministic.add(self.key(cell)._replace(prompt_length=0))
         return compared
 

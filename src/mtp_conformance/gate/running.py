@@ -15,7 +15,7 @@ import mlx.core as mx
 from mtp_conformance.case import Cell, Witness
 from mtp_conformance.details import detailed
 from mtp_conformance.exactness import StateDiffers
-from mtp_conformance.gate.checks import CONTROL, Check, Plan
+from mtp_conformance.gate.checks import CONTROL, PROBE, Check, Plan
 from mtp_conformance.oracles import NotDeterministic
 from mtp_conformance.report import Failure, ReportWriter, Result
 from mtp_conformance.verdict import Inconclusive, NearTie, Unsupported, Verdict
@@ -52,7 +52,7 @@ def run_checks(
     progress: Progress,
 ) -> Iterator[Result]:
     """Run every cell of every check and write its result; after a failing control nothing more."""
-    cells = [(check, cell) for check in checks for cell in check.cells(plan)]
+    cells = _in_order(plan, checks)
     control_held = True
     for number, (check, cell) in enumerate(cells, start=1):
         if check.case.id != CONTROL.case.id and not control_held:
@@ -64,6 +64,16 @@ def run_checks(
             check.case.id != CONTROL.case.id or result.verdict is Verdict.PASS
         )
         yield result
+
+
+def _in_order(plan: Plan, checks: Sequence[Check]) -> list[tuple[Check, Cell]]:
+    """Every cell; after control and probe by prompt, so that a prompt's prefill is shared."""
+    first = (CONTROL.case.id, PROBE.case.id)
+    at = {prompt.name: place for place, prompt in enumerate(plan.prompts)}
+    cells = [(check, cell) for check in checks for cell in check.cells(plan)]
+    early = [pair for pair in cells if pair[0].case.id in first]
+    late = [pair for pair in cells if pair[0].case.id not in first]
+    return [*early, *sorted(late, key=lambda pair: at[str(pair[1].params["prompt"])])]
 
 
 def judge(plan: Plan, check: Check, cell: Cell, command: Command) -> Result:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from mtp_conformance.gate.answer import Answer, Outcome
+from mtp_conformance.gate.answer import Answer, Outcome, place_of
 from mtp_conformance.gate.checks import CONTROL, INJECTED, ONE_ROUND, OWN, PROBE, ROUNDS
 from mtp_conformance.gate.running import Memory
 from mtp_conformance.report import Header, Result
@@ -122,12 +122,16 @@ def _size(count: int) -> str:
 
 
 def _near_ties(results: Sequence[Result]) -> Iterator[str]:
-    ties = [r for r in results if r.verdict is Verdict.NEAR_TIE]
-    for result in ties[:_TIES]:
-        prompt, k = result.params["prompt"], result.params.get("k")
-        yield f"near-tie   K={k} after {prompt}: {result.reason}"
-    if len(ties) > _TIES:
-        yield f"           and {len(ties) - _TIES} more, in the report"
+    """Every place once: streams of several K leave K=0's at the same one."""
+    places: dict[tuple[str, int], list[Result]] = {}
+    for result in results:
+        if result.verdict is Verdict.NEAR_TIE:
+            places.setdefault(place_of(result), []).append(result)
+    for (prompt, _), found in list(places.items())[:_TIES]:
+        ks = ", ".join(str(k) for k in sorted({int(r.params["k"]) for r in found}))
+        yield f"near-tie   K={ks} after {prompt}: {found[0].reason}"
+    if len(places) > _TIES:
+        yield f"           and {len(places) - _TIES} more places, in the report"
 
 
 def _unsupported(results: Sequence[Result]) -> Iterator[str]:
