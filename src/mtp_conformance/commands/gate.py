@@ -171,10 +171,8 @@ class _Gate:
         if given.row_exact and _ROW_EXACT not in {c.value for c in card.capabilities}:
             raise UsageError(f"--row-exact: {card.name} does not offer {_ROW_EXACT} verification")
         if max(given.k) > card.max_draft_tokens:
-            raise UsageError(
-                f"--k {max(given.k)}: {card.name} drafts at most that of "
-                f"{card.max_draft_tokens} tokens"
-            )
+            most = card.max_draft_tokens
+            raise UsageError(f"--k {max(given.k)}: {card.name} drafts at most {most} tokens")
         if given.strategy and given.strategy not in card.strategies:
             known = ", ".join(card.strategies)
             raise UsageError(f"--strategy {given.strategy}: {card.name} has {known}")

@@ -98,8 +98,8 @@ def load_with_facts(
     shards = None if experts is None else Shards(path)
     guessed = _layout(family, files)
     about = _trunk_norms(files, guessed, norms)
-    shift = float(about is Norms.ABOUT_ZERO) - float(guessed[0] is Norms.ABOUT_ZERO)
-    target = QwenTarget(_load_trunk(path, family, shift, lazy=shards is not None))
+    told = None if about is guessed[0] else about  # mlx-lm would take them for the other kind
+    target = QwenTarget(_load_trunk(path, family, told, lazy=shards is not None))
     _check_experts(path, target.model)
     head, about_head = _load_head(path, config, files, target, guessed, head_norms)
     if shards is not None and experts is not None:
@@ -135,8 +135,8 @@ def read_config(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", config)
 
 
-def _load_trunk(path: Path, family: str, shift: float, *, lazy: bool) -> Any:
-    """mlx-lm's model, its norms moved by `shift` after what mlx-lm does to them."""
+def _load_trunk(path: Path, family: str, norms: Norms | None, *, lazy: bool) -> Any:
+    """mlx-lm's model, its norms read as mlx-lm does, or as they are said to be stored."""
     module: Any = importlib.import_module(f"mlx_lm.models.{family}")
 
     class Sanitised(module.Model):
@@ -144,8 +144,11 @@ def _load_trunk(path: Path, family: str, shift: float, *, lazy: bool) -> Any:
 
         def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
             trunk = {name: array for name, array in weights.items() if not is_head(name)}
-            made: dict[str, mx.array] = super().sanitize(trunk)
-            return _shifted(made, shift) if shift else made
+            if norms is None:
+                return super().sanitize(trunk)
+            # mlx-lm adds one to vectors alone; taking it off again would cost bits.
+            made: dict[str, mx.array] = super().sanitize(_norms_in(trunk, ndim=2))
+            return _norms_in(made, ndim=1, add=float(norms is Norms.ABOUT_ZERO))
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
     try:
@@ -158,11 +161,14 @@ def _load_trunk(path: Path, family: str, shift: float, *, lazy: bool) -> Any:
     return model
 
 
-def _shifted(weights: dict[str, mx.array], by: float) -> dict[str, mx.array]:
-    return {
-        name: array + by if name.endswith(TRUNK_NORMS) and array.ndim == 1 else array
-        for name, array in weights.items()
-    }
+def _norms_in(weights: dict[str, mx.array], *, ndim: int, add: float = 0.0) -> dict[str, mx.array]:
+    """The weights with norms of so many dimensions, and something added to them."""
+    found = dict(weights)
+    for name, array in weights.items():
+        if name.endswith(TRUNK_NORMS):
+            flat = array.reshape(-1)
+            found[name] = (flat + add if add else flat).reshape((1,) * (ndim - 1) + (-1,))
+    return found
 
 
 def _load_head(
