@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import mlx.core as mx
 import pytest
 
 from mtp_conformance import probe
@@ -59,32 +61,37 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return cache(lambda name: make[name](root / name))
 
 
-@pytest.fixture
-def gated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Gated]:
-    """Return a function that runs `mtp-conformance gate` on a folder, after one short prompt.
+def gate_on(folder: Path, below: Path, *options: str, **usual: Any) -> Gated:
+    """Run `mtp-conformance gate` on a folder, after one short prompt, reporting below another.
 
-    The probe of the device is cut to one operation: its own tests are elsewhere.
+    The probe of the device is cut to one operation: its own tests are elsewhere. An option that
+    is None is left out.
     """
-    few = {"softmax": probe.OPERATIONS["softmax"]}
-    monkeypatch.setattr("mtp_conformance.probe.run_probe", partial(probe.run_probe, few))
-    for memo in ("_found", "_told"):  # of another test's failures on a folder of this name
-        monkeypatch.setattr(f"mtp_conformance.details.{memo}", {})
-    prompts = tmp_path / "prompts.jsonl"
+    prompts, out, err = below / "prompts.jsonl", io.StringIO(), io.StringIO()
     prompts.write_text(json.dumps({"tokens": SHORT}) + "\n")
+    given = {"k": "2", "max-tokens": "12", "prompts": prompts, "out": below / "out", **usual}
+    words = [[f"--{name}", str(value)] for name, value in given.items() if value is not None]
+    few = {"softmax": probe.OPERATIONS["softmax"]}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr("mtp_conformance.probe.run_probe", partial(probe.run_probe, few))
+        for memo in ("_found", "_told"):  # of another test's failures on a folder of this name
+            patch.setattr(f"mtp_conformance.details.{memo}", {})
+        named = ("gate", "--model", str(folder), "--device", "cpu")
+        code = run(gate, *named, *chain(*words), *options)
+    return Gated(code, out.getvalue(), err.getvalue(), below / "out")
 
-    def start(folder: Path, *options: str, **usual: Any) -> Gated:
-        out = tmp_path / "out"
-        given = {"k": "2", "max-tokens": "12", "prompts": str(prompts), **usual}
-        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        capsys.readouterr()
-        code = run(
-            gate, "gate", "--model", str(folder), "--device", "cpu", "--out", str(out), *words,
-            *options,
-        )  # fmt: skip
-        printed = capsys.readouterr()
-        mx.set_default_device(mx.cpu)
-        return Gated(code, printed.out, printed.err, out)
 
-    return start
+@pytest.fixture
+def gated(tmp_path: Path) -> Callable[..., Gated]:
+    """Return a function that runs `mtp-conformance gate` on a folder, as `gate_on`."""
+    return lambda folder, *options, **usual: gate_on(folder, tmp_path, *options, **usual)
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Gated:
+    """Return one whole run on a good checkpoint, K=1 and 2, for tests that look at it."""
+    return gate_on(QWEN, tmp_path_factory.mktemp("plain"), k="1,2")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from mtp_conformance.__main__ import main as command_line
 from mtp_conformance.failure import RuntimeNameError, UsageError
 from mtp_decoder.__main__ import main
 from tests.gate.broken import BROKEN, doubled, doubled_head
 from tests.gate.conftest import Gated
-from tests.gate.folders import QWEN, copied, edited, is_head
+from tests.gate.folders import QWEN, Tensors, copied, edited, is_head
 
 Gate = Callable[..., Gated]
 Folders = Callable[[str], Path]
@@ -43,7 +44,7 @@ def test_errors_differ(tmp_path: Path, gated: Gate) -> None:
 def test_no_head(tmp_path: Path, gated: Gate) -> None:
     """Without a head there is nothing to draft with, and it is said where it may have gone."""
 
-    def drop(tensors: dict[str, object]) -> None:
+    def drop(tensors: Tensors) -> None:
         for name in [name for name in tensors if is_head(name)]:
             del tensors[name]
 
@@ -110,10 +111,10 @@ def test_prompts(tmp_path: Path, gated: Gate, text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("k", ["0", "a", "1,,2", "-1", ""])
-def test_depths(gated: Gate, capsys: pytest.CaptureFixture[str], k: str) -> None:
+def test_depths(capsys: pytest.CaptureFixture[str], k: str) -> None:
     """What is no list of numbers from 1 is no K."""
     with pytest.raises(SystemExit) as exit_:
-        gated(QWEN, k=k)
+        command_line(["gate", "--model", str(QWEN), "--k", k])
     assert exit_.value.code == 2
     assert "is no list of numbers from 1, such as 1,2,3" in capsys.readouterr().err
 
