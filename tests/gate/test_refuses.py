@@ -70,7 +70,7 @@ def test_the_option_settles_it(
         texts.append(f"{record['tokens']} {record['accepted_by_depth']}")
     assert texts[0] == texts[1] == texts[2]
     done = gated(tmp_path / "trunk", "--norms", "about-one", k=1)
-    assert (done.code, "norms about one, MTP head" in done.out) == (0, True)
+    assert (done.code, "1 file, not quantised, norms about one" in done.out) == (0, True)
 
 
 @pytest.mark.parametrize(

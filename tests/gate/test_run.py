@@ -42,7 +42,7 @@ def test_report(plain: Gated) -> None:
         "files": "1 file",
         "quantised": "not quantised",
         "norms": "norms about zero",
-        "head": "MTP head in model.safetensors, its norms about zero",
+        "head": "in model.safetensors, its norms about zero",
         "dtype": "logits in bfloat16",
     }
     page = (plain.folder / "report.html").read_text()

@@ -465,9 +465,7 @@ def _with_mlx_lm(
         "norms": f"norms {facts.norms.words}",
     }
     if facts.head_norms is not None:
-        told["head"] = (
-            f"MTP head in {', '.join(facts.head_files)}, its norms {facts.head_norms.words}"
-        )
+        told["head"] = f"in {', '.join(facts.head_files)}, its norms {facts.head_norms.words}"
     return loaded.target, loaded.head, told
 
 

@@ -63,6 +63,11 @@ class GateOracles(Oracles):
         self._deterministic.add(self.key(cell)._replace(prompt_length=0))
         return compared
 
+    def tidy(self) -> None:
+        """Give up what a cell needed and the next one does not."""
+        self._drawn.clear()
+        self.runtime.close_dropped()
+
 
 def _materials(folder: Path, prompts: Sequence[Prompt]) -> Materials:
     own = [token for prompt in prompts for token in prompt.tokens]

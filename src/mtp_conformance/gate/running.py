@@ -59,6 +59,7 @@ def run_checks(
             return
         progress(f"[{number}/{len(cells)}] {_spoken(check, cell)}")
         result = judge(plan, check, cell, command)
+        plan.oracles.tidy()
         writer.result(result)
         control_held = control_held and (
             check.case.id != CONTROL.case.id or result.verdict is Verdict.PASS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from mtp_conformance.gate.answer import Answer, Outcome, place_of
 from mtp_conformance.gate.checks import CONTROL, INJECTED, ONE_ROUND, OWN, PROBE, ROUNDS
@@ -46,13 +47,17 @@ def _named(facts: Mapping[str, str]) -> Iterator[str]:
 
 def _about(header: Header) -> dict[str, str]:
     runtime = header.runtime
-    model = runtime.get("checkpoint")
-    facts = model if isinstance(model, Mapping) else {}
-    told = ", ".join(f"{value}" for value in facts.values())
+    facts = cast("Mapping[str, str]", runtime["checkpoint"])
+
+    def told(*topics: str) -> str:
+        return ", ".join(facts[topic] for topic in topics if topic in facts)
+
     versions = [f"mlx {header.mlx}"] + ([f"mlx-lm {header.mlx_lm}"] if header.mlx_lm else [])
     kind = "row by row" if runtime.get("row_exact") else "as it verifies by itself"
     return {
-        "model": told,
+        "model": told("name", "family", "classes", "dtype"),
+        "weights": told("files", "quantised", "norms"),
+        "head": told("head"),
         "runtime": f"{runtime.get('name')}, {kind}; {', '.join(versions)}; {header.device}",
     }
 
