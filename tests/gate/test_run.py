@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from mtp_conformance.adapters.builtin import BuiltinSession
+from mtp_conformance.case import Level
 from mtp_conformance.gate import checks
 from mtp_conformance.gate.checks import accepts, guess_for
-from mtp_conformance.protocol import Outcome
+from mtp_conformance.protocol import Options, Outcome
 from mtp_conformance.report import ReportError, read_report
 from mtp_conformance.reporting.pages import PAGES
+from reference_models.checkpoint import write_zoo
 from tests.gate.conftest import Gated
 from tests.gate.folders import QWEN
 
@@ -166,3 +169,34 @@ def test_sessions_are_closed(gated: Gate, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(BuiltinSession, "close", closed)
     assert gated(QWEN).code == 0
     assert 2 < most[0] <= 9
+
+
+def test_row_exact_is_passed_on(gated: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --row-exact every session is asked for it, and the probe has to hold."""
+    seen: list[bool] = []
+    start = BuiltinSession.__init__
+
+    def noted(session: Any, *parts: Any) -> None:
+        seen.extend(part.row_exact for part in parts if isinstance(part, Options))
+        start(session, *parts)
+
+    monkeypatch.setattr(BuiltinSession, "__init__", noted)
+    monkeypatch.setattr("mtp_conformance.commands.gate._ROW_EXACT", "stream")  # which it offers
+    done = gated(QWEN, "--row-exact", k=1)
+    assert done.code == 0, done.out
+    assert seen and all(seen)
+    levels = {case.id: case.level for case in done.report.cases}
+    assert levels["control.rows.checkpoint"] is Level.MUST
+    assert "row by row" in done.out
+
+
+def test_row_exact_has_to_hold(
+    tmp_path: Path, gated: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that offers it and rounds otherwise all the same is broken."""
+    folder = write_zoo("gdn", tmp_path / "gdn", mx.bfloat16)
+    monkeypatch.setattr("mtp_conformance.commands.gate._ROW_EXACT", "stream")
+    runtime = ("--runtime", "tests.gate.runtimes:other_rounding", "--row-exact")
+    done = gated(folder, *runtime, k=1, **{"max-tokens": 6})
+    assert done.code == 1
+    assert "a pass of 2 rows rounds otherwise than 2 steps do here, in spite of" in done.answer
