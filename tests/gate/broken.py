@@ -12,11 +12,11 @@ import mlx.core as mx
 from tests.gate.folders import (
     QWEN,
     Tensors,
+    converted,
     copied,
     edited,
     in_mlx_layout,
     is_head,
-    quantised,
     sharded,
     tensors_of,
 )
@@ -75,7 +75,7 @@ def _never_shifted(folder: Path) -> Path:
 
 
 def _mislabelled_head(folder: Path) -> Path:
-    file = quantised(QWEN, folder, 8) / "mtp.safetensors"
+    file = converted(QWEN, folder, 8) / "mtp.safetensors"
     mx.save_safetensors(str(file), tensors_of(file)[0], {"format": "mlx"})
     return folder
 
@@ -90,14 +90,14 @@ def _odd_scales(folder: Path) -> Path:
     def cut(tensors: Tensors) -> None:
         tensors["mtp.fc.scales"] = tensors["mtp.fc.scales"][:, :-1]
 
-    return edited(quantised(QWEN, folder, 8, head_bits=8), cut, "mtp.safetensors")
+    return edited(converted(QWEN, folder, 8, head_bits=8), cut, "mtp.safetensors")
 
 
 def _without_packed_weight(folder: Path) -> Path:
     def drop(tensors: Tensors) -> None:
         del tensors["mtp.fc.weight"]
 
-    return edited(quantised(QWEN, folder, 8, head_bits=8), drop, "mtp.safetensors")
+    return edited(converted(QWEN, folder, 8, head_bits=8), drop, "mtp.safetensors")
 
 
 def _two_layers(folder: Path) -> Path:
@@ -121,7 +121,7 @@ def _cut(file: Path, count: int) -> None:
 
 
 def _cut_side_file(folder: Path) -> Path:
-    _cut(quantised(QWEN, folder, 8) / "mtp.safetensors", 1)
+    _cut(converted(QWEN, folder, 8) / "mtp.safetensors", 1)
     return folder
 
 

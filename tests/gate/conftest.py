@@ -17,7 +17,7 @@ from mtp_conformance import probe
 from mtp_conformance.commands import gate
 from mtp_conformance.report import Report, read_report
 from reference_models.checkpoint import write_zoo
-from tests.gate.folders import QWEN, copied, in_mlx_layout, quantised, sharded
+from tests.gate.folders import QWEN, converted, copied, in_mlx_layout, sharded
 from tests.harness.command_line import run
 
 SHORT = [100, 101, 102, 32, 114, 101, 97, 100, 40, 115, 101]
@@ -52,9 +52,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         "plain": lambda _: QWEN,
         "sharded": lambda folder: sharded(copied(QWEN, folder)),
         "mlx-layout": partial(in_mlx_layout, QWEN),
-        "4-bit": lambda folder: quantised(QWEN, folder, 4),
-        "8-bit": lambda folder: quantised(QWEN, folder, 8, head_bits=8),
-        "4-bit-sharded": lambda folder: sharded(quantised(QWEN, folder, 4, head_bits=4)),
+        "4-bit": lambda folder: converted(QWEN, folder, 4),
+        "8-bit": lambda folder: converted(QWEN, folder, 8, head_bits=8),
+        "4-bit-sharded": lambda folder: sharded(converted(QWEN, folder, 4, head_bits=4)),
         "qwen3_5_moe": partial(write_zoo, "gdn-moe"),
         "qwen3_next": partial(write_zoo, "gdn-next"),
     }

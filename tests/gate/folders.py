@@ -43,16 +43,16 @@ def is_head(name: str) -> bool:
     return name.startswith("mtp.")
 
 
-def quantised(source: Path, folder: Path, bits: int, head_bits: int = 0) -> Path:
+def converted(source: Path, folder: Path, bits: int = 0, head_bits: int = 0) -> Path:
     """What mlx-lm's converter makes of a folder, and the head, which it drops, in a side file.
 
     Args:
         source: in Hugging Face's layout.
         folder: to be made.
-        bits: of the trunk.
+        bits: of the trunk; 0 leaves it unquantised.
         head_bits: of the head, in mlx's layout; 0 leaves it as it was, in Hugging Face's.
     """
-    convert(str(source), str(folder), quantize=True, q_bits=bits, q_group_size=64)
+    convert(str(source), str(folder), quantize=bits > 0, q_bits=bits or None, q_group_size=64)
     head = {n: a for n, a in tensors_of(source / "model.safetensors")[0].items() if is_head(n)}
     if head_bits:
         head = quantised_head(head, head_bits)

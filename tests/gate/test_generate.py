@@ -8,6 +8,7 @@ import pytest
 
 from mtp_decoder.__main__ import main
 from reference_models.training.ship import TRAINED
+from tests.gate.folders import converted
 from tests.gate.test_opens import FOLDERS
 
 LOADER = ("--loader", "reference_models.checkpoint:read")
@@ -43,3 +44,13 @@ def test_with_a_loader(capsys: pytest.CaptureFixture[str]) -> None:
     """The trained model that no class of mlx-lm's covers decodes with a loader."""
     folder = TRAINED / "flash-next-bytes"
     assert _tokens(capsys, folder, 3, *LOADER) == _tokens(capsys, folder, 0, *LOADER)
+
+
+def test_experts_of_a_head_beside(
+    capsys: pytest.CaptureFixture[str], folders: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A head in a file that the index does not list has its experts on disk there."""
+    folder = converted(folders("qwen3_5_moe"), tmp_path / "converted")
+    assert (folder / "model.safetensors.index.json").exists()
+    offloaded = _tokens(capsys, folder, 3, "--expert-budget", "24K")
+    assert offloaded == _tokens(capsys, folder, 3)

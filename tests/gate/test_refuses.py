@@ -100,6 +100,7 @@ def test_options(gated: Gate, options: tuple[str, ...], said: str) -> None:
         ('"ab"\n[1, -2]', "line 2: give a string"),
         ("[true]", "line 1: give a string"),
         ('""', "line 1: no token in it"),
+        ("[1]\n[2, 260]", "prompt line-2 holds token 260, the vocabulary ends at 259"),
     ],
 )
 def test_prompts(tmp_path: Path, gated: Gate, text: str, said: str) -> None:

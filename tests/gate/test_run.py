@@ -19,7 +19,7 @@ from mtp_conformance.report import ReportError, read_report
 from mtp_conformance.reporting.pages import PAGES
 from reference_models.checkpoint import write_zoo
 from tests.gate.conftest import Gated
-from tests.gate.folders import QWEN
+from tests.gate.folders import QWEN, copied
 
 Gate = Callable[..., Gated]
 
@@ -200,3 +200,13 @@ def test_row_exact_has_to_hold(
     done = gated(folder, *runtime, k=1, **{"max-tokens": 6})
     assert done.code == 1
     assert "a pass of 2 rows rounds otherwise than 2 steps do here, in spite of" in done.answer
+
+
+def test_loaded_once(tmp_path: Path, gated: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is in memory once, however it is named."""
+    size = (copied(QWEN, tmp_path / "folder") / "model.safetensors").stat().st_size
+    monkeypatch.chdir(tmp_path)
+    before = mx.get_active_memory()
+    done = gated(Path("folder"), k=1, **{"max-tokens": 5})
+    assert done.code == 0
+    assert 0.9 * size < done.report.memory["loaded"] - before < 1.5 * size

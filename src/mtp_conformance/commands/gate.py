@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _REPORT = "report.jsonl"
 _ROW_EXACT = "row-exact"
 _BEYOND_K = 4
+_DRAFT_TOKENS = 257
 _EXAMPLES = """examples:
   mtp-conformance gate --model ~/models/Qwen3.5-9B-4bit --k 1,2,3
   mtp-conformance gate --model DIR --k 3 --prompts prompts.txt --max-tokens 256
@@ -133,10 +134,27 @@ def _set_device(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class _Opened:
-    """What a first session showed of the folder."""
+    """What a first session showed of the folder; a vocabulary of 0 is not known."""
 
     dtype: str
     state: int
+    vocabulary: int
+
+
+def _check_vocabulary(prompts: Sequence[Prompt], size: int) -> None:
+    """Refuse tokens that the model does not have.
+
+    Raises:
+        UsageError: names the prompt, or says that injected drafts need more tokens.
+    """
+    if 0 < size < _DRAFT_TOKENS:
+        raise UsageError(f"the vocabulary has {size} tokens; drafts need {_DRAFT_TOKENS}")
+    for prompt in prompts:
+        if size and max(prompt.tokens) >= size:
+            raise UsageError(
+                f"prompt {prompt.name} holds token {max(prompt.tokens)}, the vocabulary ends at "
+                f"{size - 1}"
+            )
 
 
 class _Gate:
@@ -215,6 +233,7 @@ class _Gate:
         folder = given.model.resolve()
         oracles = GateOracles(self._runtime, folder, prompts, row_exact=given.row_exact)
         opened = self._first_look(oracles, folder, prompts[0])
+        _check_vocabulary(prompts, opened.vocabulary)
         plan = Plan(
             oracles=oracles,
             model=folder.name,
@@ -242,11 +261,11 @@ class _Gate:
         except Unsupported as error:
             raise UsageError(f"{self._card.name} cannot open {folder.name}: {error}") from error
         if logits is None:
-            return _Opened("bfloat16", state)
+            return _Opened("bfloat16", state, 0)
         dtype = str(logits.dtype).removeprefix("mlx.core.")
         if dtype not in MOST_ROUNDING:
             raise RuntimeFailure(f"logits are {dtype}, no type of a decoder")
-        return _Opened(dtype, state)
+        return _Opened(dtype, state, logits.shape[-1])
 
     def _judge(self, plan: Plan, facts: Mapping[str, str], loaded: int, state: int) -> int:
         from mtp_conformance.gate import screen

@@ -65,7 +65,7 @@ class Shards:
         self.tensors: dict[str, Stored] = {}
         for number, path in enumerate(self.paths):
             self._descriptors.append(_open(path))
-            self.tensors |= read_header(number, path)
+            self.tensors = {**read_header(number, path), **self.tensors}
 
     def read(self, piece: Piece, into: memoryview) -> int:
         """Fill `into`, of the piece's length, and return that length.
@@ -99,7 +99,9 @@ def _files(folder: Path) -> list[Path]:
         for name in names:
             if not (folder / name).is_file():
                 raise CheckpointError(f"{folder} lacks {name}, which {INDEX} lists: fetch it again")
-        return [folder / name for name in names]
+        # A file that the index does not list may hold an MTP head, which mlx-lm's converter drops.
+        beside = [p for p in sorted(folder.glob("*.safetensors")) if p.name not in names]
+        return [*(folder / name for name in names), *beside]
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise CheckpointError(f"{folder} has no *.safetensors to read experts from")
