@@ -16,8 +16,8 @@ from mtp_conformance.protocol import Runtime
 from mtp_conformance.suite import suite_root
 
 
-def add_runtime_options(parser: argparse.ArgumentParser) -> None:
-    """`--runtime`, `--runtime-cmd`, `--time-limit`."""
+def add_runtime_options(parser: argparse.ArgumentParser, seconds: float = 60.0) -> None:
+    """`--runtime`, `--runtime-cmd`, `--time-limit` with so many seconds as its default."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--runtime",
@@ -31,7 +31,11 @@ def add_runtime_options(parser: argparse.ArgumentParser) -> None:
         help='an adapter in a process of its own, e.g. "python -m their.adapter"',
     )
     parser.add_argument(
-        "--time-limit", metavar="SECONDS", type=float, default=60.0, help="longest answer (60)"
+        "--time-limit",
+        metavar="SECONDS",
+        type=float,
+        default=seconds,
+        help=f"longest answer ({seconds:g})",
     )
 
 

@@ -60,8 +60,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add = parser.add_argument
     add("--model", type=Path, required=True, metavar="DIR", help="checkpoint folder")
     add("--k", type=_depths, default=(1, 2, 3), metavar="1,2,3", help="draft tokens to try (1,2,3)")
-    add_runtime_options(parser)
-    parser.set_defaults(time_limit=600.0)
+    add_runtime_options(parser, seconds=600.0)
     add("--prompts", type=Path, metavar="FILE", help="in place of a little code and prose")
     add("--max-tokens", type=int, default=64, metavar="N", help="tokens of a stream (64)")
     add("--row-exact", action="store_true", help="verify row by row; the runtime must offer it")
