@@ -18,7 +18,7 @@ from mtp_decoder.experts import OffloadSettings, Shards, offload
 from mtp_decoder.naming import member_of
 from mtp_decoder.qwen.files import Files, is_head, read_files
 from mtp_decoder.qwen.head import QwenHead, build_head
-from mtp_decoder.qwen.norms import TRUNK_NORMS, Norms, centre, resolve
+from mtp_decoder.qwen.norms import TRUNK_NORMS, Norms, Told, centre, resolve
 from mtp_decoder.qwen.target import QwenTarget
 
 FAMILIES = ("qwen3_5", "qwen3_5_moe", "qwen3_next")
@@ -47,9 +47,9 @@ class Facts:
     family: str
     files: int
     quantised: str
-    norms: Norms
+    norms: Told
     head_files: tuple[str, ...] = ()
-    head_norms: Norms | None = None
+    head_norms: Told | None = None
 
 
 def load(
@@ -98,8 +98,8 @@ def load_with_facts(
     shards = None if experts is None else Shards(path)
     guessed = _layout(family, files)
     about = _trunk_norms(files, guessed, norms)
-    told = None if about is guessed[0] else about  # mlx-lm would take them for the other kind
-    target = QwenTarget(_load_trunk(path, family, told, lazy=shards is not None))
+    other = None if about.norms is guessed[0] else about.norms  # than mlx-lm takes them for
+    target = QwenTarget(_load_trunk(path, family, other, lazy=shards is not None))
     _check_experts(path, target.model)
     head, about_head = _load_head(path, config, files, target, guessed, head_norms)
     if shards is not None and experts is not None:
@@ -178,7 +178,7 @@ def _load_head(
     target: QwenTarget,
     trunk: tuple[Norms, str],
     given: Norms | str | None,
-) -> tuple[QwenHead | None, Norms | None]:
+) -> tuple[QwenHead | None, Told | None]:
     """The head and what its norms are stored about; None and None without one."""
     names = [name for name in files.tensors if is_head(name)]
     if not names:
@@ -191,7 +191,7 @@ def _load_head(
         head = build_head(
             target,
             stored,
-            about_zero=about is Norms.ABOUT_ZERO,
+            about_zero=about.norms is Norms.ABOUT_ZERO,
             layers=_head_layers(config),
             mode=_quantisation(config).get("mode", "affine"),
         )
@@ -200,13 +200,12 @@ def _load_head(
     return head, about
 
 
-def _trunk_norms(files: Files, layout: tuple[Norms, str], given: Norms | str | None) -> Norms:
-    if given is not None:
-        return member_of(Norms, given, "norms")
+def _trunk_norms(files: Files, layout: tuple[Norms, str], given: Norms | str | None) -> Told:
     names = [n for n in files.tensors if n.endswith(TRUNK_NORMS) and not is_head(n)]
     flat = [n for n in names if len(files.tensors[n].shape) == 1]
+    chosen = None if given is None else member_of(Norms, given, "norms")
     try:
-        return resolve("norms", layout, centre(files.load(flat).values()), None)
+        return resolve("norms", layout, centre(files.load(flat).values()), chosen)
     except CheckpointError as error:
         folder = files.paths[0].parent
         raise CheckpointError(f"{folder}: {error}") from error

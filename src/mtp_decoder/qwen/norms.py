@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -61,10 +62,22 @@ def by_values(median: float | None) -> Norms | None:
     return Norms.ABOUT_ZERO if median <= _BELOW else Norms.ABOUT_ONE
 
 
+class Told(NamedTuple):
+    """What norms are stored about, and by what that is known."""
+
+    norms: Norms
+    by: str
+
+    @property
+    def words(self) -> str:
+        """For a sentence; that layout and values agree need not be said."""
+        return self.norms.words + (f" ({self.by})" if self.by else "")
+
+
 def resolve(
     what: str, layout: tuple[Norms, str] | None, median: float | None, given: Norms | None
-) -> Norms:
-    """What norms are stored about, by what was given, or by two signs that agree.
+) -> Told:
+    """What norms are stored about, by what was given, or by signs that do not contradict.
 
     Args:
         what: the norms, as the option calls them: `norms` or `head-norms`.
@@ -76,7 +89,7 @@ def resolve(
         CheckpointError: the signs contradict each other, or there is none.
     """
     if given is not None:
-        return given
+        return Told(given, "as given")
     seen, option = by_values(median), f"--{what} about-zero or --{what} about-one"
     name = "the MTP head's norm weights" if what == "head-norms" else "the norm weights"
     if layout is not None and seen is not None and seen is not layout[0]:
@@ -85,10 +98,12 @@ def resolve(
             f"{layout[0].words}, and their median is {median:.2f}, which is {seen.words}. One was "
             f"added or left out in a conversion; say what is stored with {option}"
         )
-    found = seen if layout is None else layout[0]
-    if found is None:
+    if layout is not None:
+        alone = f"by the layout alone: their median is {median}"
+        return Told(layout[0], "" if seen is not None else alone)
+    if seen is None:
         raise CheckpointError(
             f"{name} cannot be told: their median is {median}, and nothing in the layout says "
             f"whether they are stored about zero or about one; say so with {option}"
         )
-    return found
+    return Told(seen, "by their values alone")
