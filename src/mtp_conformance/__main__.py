@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from mtp_conformance.commands import diff, explain, faults, golden, probe, report, run, smoke
+from mtp_conformance.commands import diff, explain, faults, gate, golden, probe, report, run, smoke
 from mtp_conformance.commands import list as list_
 from mtp_conformance.failure import RuntimeFailure, RuntimeNameError, UsageError
 from mtp_conformance.suite import SuiteError
@@ -15,6 +15,7 @@ _EXAMPLES = """examples:
   mtp-conformance smoke --runtime my_adapter:make_runtime
   mtp-conformance run --runtime my_adapter:make_runtime --out reports/mine
   mtp-conformance explain rewind.state.one-round
+  mtp-conformance gate --model DIR --k 1,2,3
 
 exit codes: 0 all required cases pass; 1 a failure; 2 usage, runtime or file error;
 3 inconclusive
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (run, list_, explain, smoke, probe, faults, golden, report, diff):
+    for command in (run, list_, explain, smoke, probe, gate, faults, golden, report, diff):
         command.add_parser(commands)
     return top
 

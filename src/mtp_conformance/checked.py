@@ -7,8 +7,9 @@ the same rounds again in a session of its own.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -53,6 +54,9 @@ class CheckedRuntime:
         )
         self.vocabularies: dict[str, int] = {}
         self.steps_in: dict[Path, Steps] = {}
+        self.dropped: list[RuntimeSession] | None = None
+        """Sessions that nobody holds any more, to be closed before the next one begins; None
+        leaves closing to the runtime's end."""
 
     @property
     def generation(self) -> int:
@@ -124,8 +128,21 @@ class CheckedRuntime:
             raise Unsupported(f"{self.description.name} cannot open {model}")
         return CheckedSession(self, model, checkpoint, options)
 
+    def watch(self, session: CheckedSession, inner: RuntimeSession) -> None:
+        """Close the runtime's session once nobody holds its wrapper, if that is asked for."""
+        if self.dropped is not None:
+            weakref.finalize(session, self.dropped.append, inner).atexit = False
+
+    def close_dropped(self) -> None:
+        """Close what nobody holds any more."""
+        while self.dropped:
+            inner = self.dropped.pop()
+            with suppress(RuntimeFailure, Unsupported):  # its process may be gone
+                guarded("close", inner.close)
+
     def start(self, model: str, checkpoint: Path, options: Options) -> RuntimeSession:
         """Open the runtime's own session."""
+        self.close_dropped()
         return self.answer(
             "open",
             lambda: self._runtime.open(model, checkpoint, options),
@@ -149,6 +166,7 @@ class CheckedSession:
         self._options = runtime.told(options)
         self._inner = inner or runtime.start(model, checkpoint, self._options)
         self._steps: Steps = ()
+        runtime.watch(self, self._inner)
 
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """See the protocol."""
@@ -265,6 +283,7 @@ class CheckedSession:
         chosen = self._runtime.told(options or self._options)
         inner = None
         if self._runtime.offers(Capability.FORK):
+            self._runtime.close_dropped()
             inner = self._runtime.answer(
                 "fork",
                 lambda: self._inner.fork(chosen),

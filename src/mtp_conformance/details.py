@@ -31,6 +31,8 @@ def detailed(
     if isinstance(error, StreamDiffers | NearTie):
         ladder = tuple(Rung(k, at) for k, at in error.ladder)
         failure = replace(failure, ladder=ladder, margin=error.margin)
+    if isinstance(error, NearTie) and error.index is not None:
+        failure = replace(failure, index=(error.index,), ulp=error.ulps)
     if isinstance(error, RuntimeFailure):
         return replace(failure, stderr=error.stderr or None)
     if not isinstance(error, AssertionError) or oracles is None or cell is None:

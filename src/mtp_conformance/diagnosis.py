@@ -160,7 +160,8 @@ def beyond(error: StateDiffers) -> str | None:
 
 def _again(oracles: Oracles, cell: Cell, prompt_length: int, rounds: Rounds) -> Rerun:
     deepest = max(k for k, _ in rounds)
-    small = replace(cell, prompt_length=prompt_length, k=deepest, accepted=None, extra=())
+    extra = tuple(axis for axis in cell.extra if axis[0] == "prompt")
+    small = replace(cell, prompt_length=prompt_length, k=deepest, accepted=None, extra=extra)
     group = oracles.group(small)
     session, emitted, given = group.prefilled(oracles.options(small)), 1, list[list[int]]()
     drafts, before = list[int](), 1

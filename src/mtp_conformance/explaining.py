@@ -37,7 +37,16 @@ def explain(root: Path, registration: Registration, profile: str = "default") ->
         SuiteError: the case names a clause or fault that does not exist.
         TomlError: clauses or faults that cannot be read.
     """
-    case = registration.case
+    return explain_case(root, registration.case, command(root, registration, profile))
+
+
+def explain_case(root: Path, case: Case, command: str) -> Explanation:
+    """Gather what is known of a case that a command runs.
+
+    Raises:
+        SuiteError: the case names a clause or fault that does not exist.
+        TomlError: clauses or faults that cannot be read.
+    """
     clauses = read_clauses(root / CLAUSES_FILE)
     known = read_catalogue(root / FAULTS_FILE).faults
     if case.clause not in clauses:
@@ -48,7 +57,7 @@ def explain(root: Path, registration: Registration, profile: str = "default") ->
     if missing:
         raise SuiteError(f"case {case.id}: there is no fault {missing[0]} in {FAULTS_FILE}")
     faults = tuple(known[id] for id in ids)
-    return Explanation(case, clause, faults, command(root, registration, profile))
+    return Explanation(case, clause, faults, command)
 
 
 def cells_of(registration: Registration, profile: str) -> tuple[Cell | None, ...]:

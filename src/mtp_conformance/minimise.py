@@ -81,7 +81,7 @@ def _shortest_prompt(cell: Cell, fails: Callable[[Cell], bool], k: int, end: flo
     own = cell.prompt_length or _PROMPT_LENGTHS[-1]
 
     def tried(length: int) -> bool:
-        extra = tuple(axis for axis in cell.extra if axis[0].startswith("kv_"))
+        extra = tuple(axis for axis in cell.extra if axis[0].startswith(("kv_", "prompt")))
         small = replace(cell, k=k, accepted=None, prompt_length=length, extra=extra)
         return time.monotonic() < end and fails(small)
 

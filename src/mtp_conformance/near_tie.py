@@ -105,7 +105,8 @@ def require_stream(
     if reason is not None:
         raise StreamDiffers(f"{story}; {reason}", ladder, found.margin)
     told = f"{story}; 1 divergence in {len(tokens)} tokens"
-    raise NearTie(told, tuple(ladder), found.margin)
+    ulps = math.ceil(abs(found.ulps))
+    raise NearTie(told, tuple(ladder), found.margin, found.index, ulps)
 
 
 def _climb(

@@ -27,7 +27,6 @@ MOST_ROUNDING = {"float32": 2.0**-8, "bfloat16": 2.0**-3, "float16": 2.0**-6}
 """How far apart rounding can bring logits or state of a model, in parts of the largest. A pass
 further from one-row steps than that does not round otherwise, it computes something else."""
 _TIE_FREE_TOKENS = 16
-_GROUPS_KEPT = 4
 _DRAWS = (0, 19, 47)  # code, code, prose
 _MORE_DRAWS = tuple(range(1, 88, 4))
 _DRAW_LENGTH = 11
@@ -83,6 +82,8 @@ class Oracles:
     Raises:
         RuntimeFailure: the runtime's card is none, or it has no row-exact mode.
     """
+
+    groups_kept = 4
 
     def __init__(self, runtime: Runtime, materials: Materials, *, row_exact: bool = False) -> None:
         self.runtime = CheckedRuntime(runtime, row_exact=row_exact)
@@ -191,7 +192,7 @@ class Oracles:
         """
         self.options(cell)
         self.need_depth(cell.k or 0)
-        control = key_of(cell)._replace(prompt_length=0, quantized_kv_start=0)
+        control = self.key(cell)._replace(prompt_length=0, quantized_kv_start=0)
         if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
@@ -200,7 +201,7 @@ class Oracles:
             except AssertionError as error:
                 raise NotDeterministic(f"K=0 run twice gives two results: {error}") from error
             self._deterministic.add(control)
-        key = key_of(cell)
+        key = self.key(cell)
         return self._find(key._replace(start=self._tie_free_start(key)) if tie_free else key)
 
     def _find(self, key: GroupKey, groups: Groups | None = None) -> Group:
@@ -211,9 +212,13 @@ class Oracles:
             groups[key] = self.fresh_group(key)
             self._generation = self.runtime.generation
         groups.move_to_end(key)
-        while len(groups) > _GROUPS_KEPT:
+        while len(groups) > self.groups_kept:
             groups.popitem(last=False)
         return groups[key]
+
+    def key(self, cell: Cell) -> GroupKey:
+        """What the group of a cell is found by."""
+        return key_of(cell)
 
     def forget(self) -> None:
         """Drop every group: what they hold may be broken."""
@@ -337,7 +342,7 @@ class Oracles:
         """Three groups of a cell's model and data type, for what one input would not prove."""
         self.group(cell)
         for start in _DRAWS:
-            yield self._draw(key_of(cell), start)
+            yield self._draw(self.key(cell), start)
 
     def _draw(self, key: GroupKey, start: int) -> Group:
         """A drawn group; these are kept apart, so that they push no cell's group out."""
@@ -391,16 +396,22 @@ class Oracles:
                 "bits against steps need row-exact verification"
             ) from error
 
-    def check_determinism(self, cell: Cell, rounds: int = 4) -> int:
+    def check_determinism(self, cell: Cell, rounds: int = 4, tokens: int = 0) -> int:
         """Run K=0 twice and demand the same bits; returns the number of values compared.
+
+        Args:
+            cell: model, data type and prompt length.
+            rounds: whose logits and states are compared, too.
+            tokens: compared, if these are more.
 
         Raises:
             AssertionError: names the first token or array that differs.
         """
-        first, second = self._find(key_of(cell)), self.fresh_group(key_of(cell))
+        first, second = self._find(self.key(cell)), self.fresh_group(self.key(cell))
         second.require_forks_apart()
         what = "a second K=0 run from the same prompt"
-        compared = require_tokens(second.stream(rounds + 1), first.stream(rounds + 1), what=what)
+        streams = (group.stream(max(rounds + 1, tokens)) for group in (second, first))
+        compared = require_tokens(*streams, what=what)
         for n in range(rounds + 1):
             if self.runtime.offers(Capability.STATE, Capability.DRAFTS):
                 compared += require_equal(second.plain_state(n), first.plain_state(n), what=what)

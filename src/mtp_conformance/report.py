@@ -146,13 +146,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """A complete report. ``counts`` are of results, by verdict."""
+    """A complete report. ``counts`` are of results, by verdict; ``memory`` is bytes by name."""
 
     header: Header
     cases: tuple[Case, ...]
     results: tuple[Result, ...]
     counts: Mapping[Verdict, int]
     seconds: float
+    memory: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 # --- records out -------------------------------------------------------------------------------
@@ -230,9 +231,9 @@ class ReportWriter:
         self._counts[result.verdict.value] += 1
         self._write(result_record(result))
 
-    def close(self, seconds: float) -> Path:
+    def close(self, seconds: float, memory: Mapping[str, int] | None = None) -> Path:
         """Write the footer, move the report to its final name and return that."""
-        self._finish(seconds, complete=True)
+        self._finish(seconds, complete=True, memory=memory)
         return self.partial.replace(self.path)
 
     def abort(self, seconds: float) -> Path:
@@ -252,11 +253,13 @@ class ReportWriter:
         if not self._file.closed:
             self.abort(0.0)
 
-    def _finish(self, seconds: float, *, complete: bool) -> None:
+    def _finish(
+        self, seconds: float, *, complete: bool, memory: Mapping[str, int] | None = None
+    ) -> None:
         counts = {name: self._counts[name] for name in sorted(self._counts)}
-        footer = _json(
-            {"type": "footer", "counts": counts, "complete": complete, "seconds": seconds}
-        ).removesuffix("}")
+        record: Record = {"type": "footer", "counts": counts, "complete": complete}
+        record |= {"memory": dict(memory)} if memory else {}
+        footer = _json({**record, "seconds": seconds}).removesuffix("}")
         self._digest.update(footer.encode())
         self._file.write(f"{footer}{_DIGEST_FIELD}{self._digest.hexdigest()}{_DIGEST_END}")
         self._file.close()
@@ -297,7 +300,8 @@ def read_report(path: Path) -> Report:
     if header.manifest != manifest_hash(cases):
         raise lines[0].error("the manifest hash is not that of the cases")
     _check_digest(content, footer)
-    return Report(header, cases, results, counts, footer.number("seconds"))
+    memory = {} if footer.data.get("memory") is None else footer.counts("memory")
+    return Report(header, cases, results, counts, footer.number("seconds"), memory)
 
 
 def read_case(record: Mapping[str, object]) -> Case:

@@ -48,11 +48,20 @@ class NearTie(_Reasoned):
     Attributes:
         ladder: for each K tried, where its stream first diverges; None where it does not.
         margin: distance between the two candidates' K=0 logits.
+        index: of the emitted token; None where it is not told.
+        ulps: the margin in units in the last place, rounded up.
     """
 
     def __init__(
-        self, reason: str, ladder: tuple[tuple[int, int | None], ...], margin: float
+        self,
+        reason: str,
+        ladder: tuple[tuple[int, int | None], ...],
+        margin: float,
+        index: int | None = None,
+        ulps: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.ladder = ladder
         self.margin = margin
+        self.index = index
+        self.ulps = ulps

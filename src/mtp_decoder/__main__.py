@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import logging
 import os
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
-
-from mlx_lm.tokenizer_utils import load as load_tokenizer
 
 from mtp_decoder.counters import PHASES, Counters
 from mtp_decoder.drafting import HeadRows
@@ -29,15 +26,16 @@ from mtp_decoder.experts import (
 )
 from mtp_decoder.generate import check_arguments, emit
 from mtp_decoder.policy import Depth, make_policy
-from mtp_decoder.qwen.load import load, read_config
+from mtp_decoder.qwen.load import load
+from mtp_decoder.qwen.norms import Norms
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.sampling import AcceptBy, Sampling
 from mtp_decoder.session import Session, check_model
 from mtp_decoder.stopping import Stops
 from mtp_decoder.target import Head, Target
 from mtp_decoder.text import TextStream
+from mtp_decoder.tokenizer import read_tokenizer
 
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _EXAMPLES = """examples:
   python -m mtp_decoder generate --model DIR --prompt "def fib(n):" --num-draft-tokens 3
@@ -125,6 +123,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PACKAGE.MODULE:FUNCTION",
         help="from a folder to (target, head), for models mlx-lm's classes do not cover",
     )
+    for option, whose in (("--norms", "the model's"), ("--head-norms", "its MTP head's")):
+        add(
+            option,
+            choices=[n.value for n in Norms],
+            help=f"what {whose} norm weights are stored about (told by layout and values)",
+        )
     add("--json", action="store_true", help="one JSON object at the end instead of the table")
     return parser
 
@@ -170,7 +174,7 @@ def _generate(arguments: argparse.Namespace) -> int:
     check_arguments(arguments.num_draft_tokens, arguments.max_tokens, has_drafts=True)
     _sampling(arguments)  # refused before anything is loaded
     _experts(arguments)
-    tokenizer = _tokenizer(arguments.model)
+    tokenizer = read_tokenizer(arguments.model)
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     prompt = _encode(tokenizer, text, plain=arguments.ignore_chat_template)
     session, stores = _session(arguments)
@@ -244,7 +248,8 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
 def _load(arguments: argparse.Namespace) -> tuple[Target, Head | None]:
     folder, experts = arguments.model, _experts(arguments)
     if arguments.loader is None:
-        loaded = load(folder, experts)
+        norms, head_norms = arguments.norms, arguments.head_norms
+        loaded = load(folder, experts, norms=norms, head_norms=head_norms)
         return loaded.target, loaded.head
     shards = None if experts is None else Shards(folder)
     target, head = _load_with(arguments.loader, folder)
@@ -276,24 +281,6 @@ def _load_with(loader: str, folder: Path) -> tuple[Target, Head | None]:
     except DecoderError as error:
         raise DecoderError(f"--loader {loader} returned no (target, head): {error}") from error
     return target, head
-
-
-def _tokenizer(folder: Path) -> Any:
-    """mlx-lm's tokenizer of the folder, ending where the model's config says.
-
-    The file is looked for here: transformers makes an empty tokenizer of a folder without one.
-    """
-    config = read_config(folder)
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise CheckpointError(f"{folder} has no tokenizer.json")
-    text_config = config.get("text_config")
-    inner = cast("dict[str, Any]", text_config) if isinstance(text_config, dict) else {}
-    ends = config.get("eos_token_id", inner.get("eos_token_id"))
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    try:
-        return load_tokenizer(folder, eos_token_ids=ends)
-    except Exception as error:  # `tokenizers` raises plain Exception
-        raise CheckpointError(f"{folder} has no usable tokenizer: {error}") from error
 
 
 def _encode(tokenizer: Any, text: str, *, plain: bool) -> list[int]:

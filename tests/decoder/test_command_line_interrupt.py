@@ -15,7 +15,7 @@ def _interrupt(*arguments: Any, **options: Any) -> Any:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("what", ["load", "load_tokenizer"])
+@pytest.mark.parametrize("what", ["load", "read_tokenizer"])
 def test_while_loading(
     generate: CommandLine,
     checkpoint: Callable[..., Path],

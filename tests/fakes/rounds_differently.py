@@ -42,12 +42,13 @@ class RoundsDifferently(BuiltinRuntime):
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
         """As the builtin runtime, prefilled one token a pass so that a prompt is no block."""
         target, head = load_model(model, checkpoint)
-        target = _with_kernel(target, self.layer)
+        target = with_kernel(target, self.layer)
         options = replace(options, prefill_step_size=1)
         return BuiltinSession(session_of(target, head, options), target, head, options, checkpoint)
 
 
-def _with_kernel(target: Any, layer: int) -> Any:
+def with_kernel(target: Any, layer: int) -> Any:
+    """A target with another kernel in one layer."""
     twin = object.__new__(type(target))
     vars(twin).update(vars(target))
     twin.layers = list(target.layers)

@@ -117,7 +117,7 @@ def _left_sorted(patch: pytest.MonkeyPatch) -> None:
 
 def _any_length(patch: pytest.MonkeyPatch) -> None:
     """A file's length is not looked at before its bytes are needed."""
-    edit(patch, shards._header, ("if size < due:", "if size < 0:"))
+    edit(patch, shards.read_header, ("if size < due:", "if size < 0:"))
 
 
 def _whatever_is_there(patch: pytest.MonkeyPatch) -> None:
@@ -127,8 +127,8 @@ def _whatever_is_there(patch: pytest.MonkeyPatch) -> None:
         shards._files,
         ("if not (folder / name).is_file():", "if not name:"),
         (
-            "return [folder / name for name in names]",
-            "return [folder / name for name in names if (folder / name).is_file()]",
+            "(folder / name for name in names)",
+            "(folder / name for name in names if (folder / name).is_file())",
         ),
     )
 

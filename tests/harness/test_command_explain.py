@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mtp_conformance.case import Case
 from mtp_conformance.commands import explain as command
+from mtp_conformance.gate.checks import CHECKS
 from tests.harness.command_line import run
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +82,12 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         run(command, "explain", "--help")
     assert f"mtp-conformance explain {CASE} --json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", [check.case for check in CHECKS], ids=lambda case: case.id)
+def test_a_check_of_the_gate(capsys: pytest.CaptureFixture[str], case: Case) -> None:
+    """What the gate holds a checkpoint to is explained too: its clause, and the command."""
+    assert run(command, "explain", case.id) == 0
+    output = capsys.readouterr().out
+    assert f"  clause    {case.clause} ({case.level})" in output
+    assert output.endswith("  mtp-conformance gate --model DIR --k 1,2,3\n")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -25,12 +25,14 @@ from mtp_conformance.oracles import ExpertSizes, Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome, Trial
 from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Sampling, Session, Stops, emit
+from mtp_decoder.errors import CheckpointError
 from mtp_decoder.experts import OffloadSettings, Shards, group, offload, stores_of
 from mtp_decoder.policy import Depth, make_policy
-from mtp_decoder.qwen.load import load
+from mtp_decoder.qwen.load import FAMILIES, load, load_with_facts, read_config
 from mtp_decoder.rehearsing import rehearse
 from mtp_decoder.session import MAX_DRAFT_TOKENS
 from mtp_decoder.text import TextStream
+from mtp_decoder.tokenizer import read_tokenizer
 from reference_models import checkpoint as checkpoints
 from reference_models.chain import chained_drafts
 from reference_models.config import ConfigError
@@ -87,7 +89,12 @@ class BuiltinRuntime:
 
 @cache
 def load_model(model: str, checkpoint: Path) -> tuple[Any, Any]:
-    """Target and head of a checkpoint, once a process; `+mlx-lm` takes mlx-lm's classes."""
+    """Target and head of a checkpoint, once a process; `+mlx-lm` takes mlx-lm's classes.
+
+    A model that is not of the zoo is read as its config says.
+    """
+    if model not in ZOO and not model.endswith("+mlx-lm"):
+        return load_folder(checkpoint)[0]
     if not model.endswith("+mlx-lm"):
         return checkpoints.read(checkpoint)
     target, head = load(checkpoint)
@@ -416,6 +423,104 @@ class BuiltinSession:
         """See the protocol; memory goes with the object."""
 
 
+Facts = Mapping[str, str]
+"""What was found in a checkpoint folder, by topic, for a person."""
+
+
+@cache
+def load_folder(
+    checkpoint: Path, norms: str | None = None, head_norms: str | None = None
+) -> tuple[tuple[Any, Any], Facts]:
+    """Target and head of any checkpoint folder, once a process, and what was found in it.
+
+    Families that mlx-lm has classes of are decoded with those, others with the reference classes.
+
+    Raises:
+        UsageError: it cannot be opened, or has no MTP head; says why.
+    """
+    try:
+        family = str(read_config(checkpoint).get("model_type"))
+        if family in FAMILIES:
+            target, head, facts = _with_mlx_lm(checkpoint, norms, head_norms)
+        else:
+            target, head = checkpoints.read(checkpoint)
+            facts = {"family": family, "classes": "the reference models' classes"}
+    except (CheckpointError, checkpoints.CheckpointError) as error:
+        raise UsageError(str(error)) from error
+    if head is None:
+        raise UsageError(
+            f"{checkpoint} has no MTP head: no mtp.* tensor in its safetensors files. mlx-lm drops "
+            "them when it converts; put those of the original checkpoint into a file beside the "
+            "others, such as mtp.safetensors"
+        )
+    return (target, head), facts
+
+
+def _with_mlx_lm(
+    checkpoint: Path, norms: str | None, head_norms: str | None
+) -> tuple[Any, Any, Facts]:
+    loaded, facts = load_with_facts(checkpoint, norms=norms, head_norms=head_norms)
+    for part in loaded:
+        if part is not None:
+            _count_experts(part)
+    told = {
+        "family": facts.family,
+        "files": f"{facts.files} file{'s' * (facts.files != 1)}",
+        "quantised": facts.quantised or "not quantised",
+        "norms": f"norms {facts.norms.words}",
+    }
+    if facts.head_norms is not None:
+        told["head"] = f"in {', '.join(facts.head_files)}, its norms {facts.head_norms.words}"
+    return loaded.target, loaded.head, told
+
+
+class FolderRuntime(BuiltinRuntime):
+    """The decoder on any checkpoint folder, whatever it is called.
+
+    Args:
+        norms: `about-zero` or `about-one`, where the folder itself says two things.
+        head_norms: likewise for the head's norms.
+    """
+
+    def __init__(self, norms: str | None = None, head_norms: str | None = None) -> None:
+        self._norms = norms
+        self._head_norms = head_norms
+
+    def facts(self, checkpoint: Path) -> Facts:
+        """Load a folder and say what was found in it.
+
+        Raises:
+            UsageError: it cannot be opened; says why.
+        """
+        return self._load(checkpoint)[1]
+
+    def _load(self, checkpoint: Path) -> tuple[tuple[Any, Any], Facts]:
+        return load_folder(checkpoint.resolve(), self._norms, self._head_norms)
+
+    def describe(self) -> Description:
+        """As the builtin runtime, of any folder."""
+        return replace(super().describe(), models=())
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
+        """A new session; a folder is loaded once a process."""
+        del model
+        (target, head), _ = self._load(checkpoint)
+        return BuiltinSession(session_of(target, head, options), target, head, options, checkpoint)
+
+
+def encoder(checkpoint: Path) -> Any:
+    """The folder's tokenizer as a function from text to token ids.
+
+    Raises:
+        UsageError: it has none, or one that cannot be used.
+    """
+    try:
+        tokenizer = read_tokenizer(checkpoint)
+    except CheckpointError as error:
+        raise UsageError(str(error)) from error
+    return lambda text: list(tokenizer.encode(text))
+
+
 def make_runtime() -> BuiltinRuntime:
     """The factory the command line names."""
     return BuiltinRuntime()
@@ -494,4 +599,4 @@ def expert_sizes(checkpoint: Path) -> ExpertSizes:
 
 def index_gap(checkpoint: Path, tokens: Sequence[int], new_tokens: int) -> float:
     """Smallest distance between index scores at the selection cut, by the specification."""
-    return smallest_cut_gap(load_model("", checkpoint)[0], tokens, new_tokens)
+    return smallest_cut_gap(specified(checkpoint)[0], tokens, new_tokens)

@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 from mtp_conformance.case import Registration
 from mtp_conformance.commands import Subparsers
-from mtp_conformance.explaining import Explanation, explain
+from mtp_conformance.explaining import Explanation, explain, explain_case
+from mtp_conformance.gate.checks import CHECKS
 from mtp_conformance.report import Record, case_record
 from mtp_conformance.suite import SuiteError, load_cases, suite_root
 from mtp_conformance.toml_table import TomlError
@@ -22,6 +23,7 @@ _EXAMPLES = """examples:
   mtp-conformance explain rewind.state.one-round --json
 """
 _WIDTH = 100
+_GATE = "mtp-conformance gate --model DIR --k 1,2,3"
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -43,10 +45,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         root = suite_root()
         cases = {registration.case.id: registration for registration in load_cases(root)}
-        if arguments.case not in cases:
+        of_gate = {check.case.id: check.case for check in CHECKS}
+        if arguments.case in of_gate:
+            explanation = explain_case(root, of_gate[arguments.case], _GATE)
+        elif arguments.case in cases:
+            explanation = explain(root, cases[arguments.case])
+        else:
             print(_unknown(arguments.case, cases), file=sys.stderr)
             return 2
-        explanation = explain(root, cases[arguments.case])
     except (SuiteError, TomlError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

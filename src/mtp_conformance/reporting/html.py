@@ -144,7 +144,7 @@ def render(report: Report) -> str:
         missing=missing_of(report),
         passed=counts.get(Verdict.PASS, 0),
         headings=_headings(report.header),
-        environment=environment_of(report.header),
+        environment=environment_of(report),
         matrices=_matrices(results, {detail.result.key: detail.anchor for detail in shown}),
         groups=_groups(shown, cases),
         hidden=len(_failing(results)) - len(shown),

@@ -122,7 +122,7 @@ def _failure(result: Result) -> str:
 def _environment(report: Report) -> str:
     rows = [
         f"| {_escape(clip(label, 50))} | {_escape(clip(text, _VALUE))} |"
-        for label, text in environment_of(report.header)
+        for label, text in environment_of(report)
     ]
     shown = _leading(rows, _ENVIRONMENT_LIMIT)
     table = "\n".join([_table(["", ""], []), *shown])

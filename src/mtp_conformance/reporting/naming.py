@@ -52,8 +52,10 @@ def missing_of(report: Report) -> str:
     return f"; {' and '.join(counted)} {'does' if missing.total() == 1 else 'do'} not"
 
 
-def environment_of(header: Header) -> list[tuple[str, str]]:
+def environment_of(report: Report) -> list[tuple[str, str]]:
     """What ran, with what and where, as labels and texts."""
+    header = report.header
+    memory = ", ".join(f"{name} {count:,} bytes" for name, count in report.memory.items())
     runtime = dict(header.runtime)
     return [
         ("runtime", str(runtime.pop("name", "unknown"))),
@@ -68,6 +70,7 @@ def environment_of(header: Header) -> list[tuple[str, str]]:
         ("profile", header.profile),
         ("seed", "none" if header.seed is None else str(header.seed)),
         *_shard(header),
+        *([("memory", memory)] if memory else []),
         ("manifest", header.manifest),
         ("arguments", " ".join(header.argv)),
     ]

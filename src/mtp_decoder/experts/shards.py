@@ -66,7 +66,7 @@ class Shards:
         self.tensors: dict[str, Stored] = {}
         for number, path in enumerate(self.paths):
             self._descriptors.append(_open(path))
-            found = _header(number, path)
+            found = read_header(number, path)
             self._refuse_twice(found)
             self.tensors |= found
 
@@ -110,7 +110,9 @@ def _files(folder: Path) -> list[Path]:
         for name in names:
             if not (folder / name).is_file():
                 raise CheckpointError(f"{folder} lacks {name}, which {INDEX} lists: fetch it again")
-        return [folder / name for name in names]
+        # A file that the index does not list may hold an MTP head, which mlx-lm's converter drops.
+        beside = [p for p in sorted(folder.glob("*.safetensors")) if p.name not in names]
+        return [*(folder / name for name in names), *beside]
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         raise CheckpointError(f"{folder} has no *.safetensors to read experts from")
@@ -129,7 +131,12 @@ def _close(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
-def _header(number: int, path: Path) -> dict[str, Stored]:
+def read_header(number: int, path: Path) -> dict[str, Stored]:
+    """Every tensor of a file by its header.
+
+    Raises:
+        CheckpointError: it is no safetensors file, or shorter than its header says.
+    """
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "little")

@@ -20,6 +20,8 @@ from mtp_decoder.qwen.experts import stack_experts
 from mtp_decoder.qwen.target import AttentionLayer, QwenTarget
 from mtp_decoder.target import Layer
 
+_BITS = (2, 3, 4, 5, 6, 8)
+
 
 class QwenHead(nn.Module):
     """A head for a `QwenTarget`; shares its embedding and output projection."""
@@ -60,13 +62,22 @@ class QwenHead(nn.Module):
         return self._target.project(y), y
 
 
-def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: bool) -> QwenHead:
+def build_head(
+    target: QwenTarget,
+    tensors: dict[str, mx.array],
+    *,
+    about_zero: bool,
+    layers: int | None = None,
+    mode: str = "affine",
+) -> QwenHead:
     """A head from its checkpoint tensors, not evaluated yet.
 
     Args:
         target: the model the head belongs to.
         tensors: arrays named as below `mtp.` in the checkpoint.
         about_zero: whether norms are stored about zero (Hugging Face's layout).
+        layers: how many layers the config says; None where it does not.
+        mode: of the trunk's quantisation, for a head that is quantised too.
 
     Raises:
         CheckpointError: a tensor is missing, unknown, or of another shape.
@@ -81,9 +92,13 @@ def build_head(target: QwenTarget, tensors: dict[str, mx.array], *, about_zero: 
     count = 1 + max((int(n.split(".")[1]) for n in weights if n.startswith("blocks.")), default=-1)
     if not count:
         raise CheckpointError("the checkpoint's MTP head has no layer (mtp.layers.0.*)")
+    if layers is not None and count < layers:
+        raise CheckpointError(
+            f"half an MTP head: it has {count} of {layers} layers; mtp.layers.{count}.* is missing"
+        )
     head = QwenHead(target, count)
+    _quantize(head, weights, mode)
     _check(head, weights)
-    _quantize(head, weights)
     head.load_weights(list(weights.items()), strict=True)
     head.eval()
     return head
@@ -97,19 +112,20 @@ def _check(head: QwenHead, weights: dict[str, mx.array]) -> None:
     from mlx.utils import tree_flatten
 
     expected: dict[str, mx.array] = dict(tree_flatten(head.parameters()))
-    quantised = {n.removesuffix("scales") for n in weights if n.endswith(".scales")}
+    missing = [name for name in expected if name not in weights]
+    if missing:
+        few = ", ".join(f"mtp.{_original(name)}" for name in missing[:3])
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise CheckpointError(
+            f"half an MTP head: it lacks {few}{more} ({len(missing)} of its "
+            f"{len(expected)} tensors); fetch or convert it again"
+        )
     for name, array in expected.items():
-        if name.removesuffix("weight") in quantised:
-            continue
-        if name not in weights:
-            raise CheckpointError(f"the MTP head lacks mtp.{_original(name)}")
         if weights[name].shape != array.shape:
             raise CheckpointError(
                 f"mtp.{_original(name)} is {weights[name].shape}, the config says {array.shape}"
             )
-    unknown = [
-        n for n in weights if n not in expected and n.rpartition(".")[0] + "." not in quantised
-    ]
+    unknown = [name for name in weights if name not in expected]
     if unknown:
         raise CheckpointError(f"the MTP head has an unknown tensor mtp.{_original(unknown[0])}")
 
@@ -118,16 +134,32 @@ def _original(name: str) -> str:
     return name.replace("blocks.", "layers.", 1)
 
 
-def _quantize(head: QwenHead, weights: dict[str, mx.array]) -> None:
-    """Quantise the modules the checkpoint stores quantised, with the sizes it stores."""
+def _quantize(head: QwenHead, weights: dict[str, mx.array], mode: str) -> None:
+    """Quantise the modules the checkpoint stores quantised, with the sizes it stores.
 
-    def sizes(path: str, module: nn.Module) -> bool | dict[str, int]:
+    Scales without biases are of another mode than affine, which the sizes do not tell: the
+    trunk's is taken.
+    """
+
+    def sizes(path: str, module: nn.Module) -> bool | dict[str, Any]:
         scales, packed = weights.get(f"{path}.scales"), weights.get(f"{path}.weight")
-        if scales is None or packed is None:
+        if scales is None or packed is None or not hasattr(module, "to_quantized"):
             return False
         dim: int = module["weight"].shape[-1]
-        group = dim // scales.shape[-1]
-        return {"group_size": group, "bits": 32 * packed.shape[-1] // dim}
+        groups, bits = scales.shape[-1], 32 * packed.shape[-1] // dim
+        if bits not in _BITS or not groups or dim % groups:
+            raise CheckpointError(
+                f"mtp.{_original(path)} is no quantised matrix of {dim} columns: its weight is "
+                f"{packed.shape}, its scales are {scales.shape}"
+            )
+        kind = "affine" if f"{path}.biases" in weights else mode
+        return {"group_size": dim // groups, "bits": bits, "mode": kind}
 
-    if any(name.endswith(".scales") for name in weights):
+    if not any(name.endswith(".scales") for name in weights):
+        return
+    try:
         nn.quantize(head, class_predicate=sizes)
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        raise CheckpointError(f"the MTP head is quantised in a way mlx refuses: {error}") from error

@@ -1,9 +1,11 @@
-"""Open a Qwen checkpoint folder: mlx-lm's model, the MTP head beside it, the tokenizer."""
+"""Open a Qwen checkpoint folder: mlx-lm's model, the MTP head beside it, what was found there."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -13,10 +15,13 @@ from mlx_lm.utils import load_model
 
 from mtp_decoder.errors import CheckpointError
 from mtp_decoder.experts import OffloadSettings, Shards, offload
+from mtp_decoder.naming import member_of
+from mtp_decoder.qwen.files import Files, is_head, read_files
 from mtp_decoder.qwen.head import QwenHead, build_head
+from mtp_decoder.qwen.norms import TRUNK_NORMS, Norms, Told, centre, resolve
 from mtp_decoder.qwen.target import QwenTarget
 
-_FAMILIES = ("qwen3_5", "qwen3_5_moe", "qwen3_next")
+FAMILIES = ("qwen3_5", "qwen3_5_moe", "qwen3_next")
 
 
 class Loaded(NamedTuple):
@@ -26,43 +31,90 @@ class Loaded(NamedTuple):
     head: QwenHead | None
 
 
-def load(folder: str | Path, experts: OffloadSettings | None = None) -> Loaded:
+@dataclass(frozen=True)
+class Facts:
+    """What was found in a folder, for a person.
+
+    Attributes:
+        family: `model_type`.
+        files: number of files with the trunk's weights.
+        quantised: how mlx-lm quantised the trunk, such as `4 bits in groups of 64`; or nothing.
+        norms: what the trunk's norms are stored about.
+        head_files: names of the files with the head's tensors; empty without a head.
+        head_norms: what the head's norms are stored about; None without a head.
+    """
+
+    family: str
+    files: int
+    quantised: str
+    norms: Told
+    head_files: tuple[str, ...] = ()
+    head_norms: Told | None = None
+
+
+def load(
+    folder: str | Path,
+    experts: OffloadSettings | None = None,
+    *,
+    norms: Norms | str | None = None,
+    head_norms: Norms | str | None = None,
+) -> Loaded:
     """Open a checkpoint folder of qwen3_5, qwen3_5_moe or qwen3_next.
 
     Args:
-        folder: with config.json and safetensors.
+        folder: with config.json and safetensors; the head's `mtp.*` among the others or in a
+            file of their own.
         experts: leave routed experts on disk, under these budgets.
+        norms: `about-zero` or `about-one`, what the trunk's norms are stored about; by default
+            that is read from layout and values, which have to agree.
+        head_norms: likewise for the head's norms.
 
     Raises:
         CheckpointError: no such folder, a missing or truncated file, another family, a broken
-            head, or experts in a dtype this device has no kernel for.
+            head, signs of two norm conventions, or experts in a dtype this device has no kernel
+            for.
         DecoderError: a budget that holds no expert, or no experts to leave on disk.
     """
+    return load_with_facts(folder, experts, norms=norms, head_norms=head_norms)[0]
+
+
+def load_with_facts(
+    folder: str | Path,
+    experts: OffloadSettings | None = None,
+    *,
+    norms: Norms | str | None = None,
+    head_norms: Norms | str | None = None,
+) -> tuple[Loaded, Facts]:
+    """As `load`, and what was found."""
     path = Path(folder)
     config = read_config(path)
     family = config.get("model_type")
-    if family not in _FAMILIES:
+    if family not in FAMILIES:
         raise CheckpointError(
-            f"{path}: model_type {family!r} is none of {', '.join(_FAMILIES)}; "
+            f"{path}: model_type {family!r} is none of {', '.join(FAMILIES)}; "
             "other models need --loader package.module:function"
         )
-    if not list(path.glob("model*.safetensors")):
-        raise CheckpointError(f"{path} has no model*.safetensors")
+    files = read_files(path)
     shards = None if experts is None else Shards(path)
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    try:
-        model, _ = load_model(path, lazy=shards is not None)
-    except (ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
-    target = QwenTarget(model)
-    _check_experts(path, model)
-    stored = _load_tensors(path)
-    head = {n.partition("mtp.")[2]: a for n, a in stored.items() if _is_head(n)}
-    built = build_head(target, head, about_zero=_about_zero(family, stored)) if head else None
+    guessed = _layout(family, files)
+    about = _trunk_norms(files, guessed, norms)
+    other = None if about.norms is guessed[0] else about.norms  # than mlx-lm takes them for
+    target = QwenTarget(_load_trunk(path, family, other, lazy=shards is not None))
+    _check_experts(path, target.model)
+    head, about_head = _load_head(path, config, files, target, guessed, head_norms)
     if shards is not None and experts is not None:
-        offload(target, built, shards, experts)
-    mx.eval(model.parameters(), [] if built is None else built.parameters())
-    return Loaded(target, built)
+        offload(target, head, shards, experts)
+    mx.eval(target.model.parameters(), [] if head is None else head.parameters())
+    names = [name for name in files.tensors if is_head(name)]
+    facts = Facts(
+        family=family,
+        files=len(files.holding(name for name in files.tensors if not is_head(name))),
+        quantised=_quantised(config),
+        norms=about,
+        head_files=tuple(files.paths[number].name for number in files.holding(names)),
+        head_norms=about_head,
+    )
+    return Loaded(target, head), facts
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -83,6 +135,141 @@ def read_config(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", config)
 
 
+def _load_trunk(path: Path, family: str, norms: Norms | None, *, lazy: bool) -> Any:
+    """mlx-lm's model, its norms read as mlx-lm does, or as they are said to be stored."""
+    module: Any = importlib.import_module(f"mlx_lm.models.{family}")
+
+    class Sanitised(module.Model):
+        """The family's model, which never sees the head's tensors."""
+
+        def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
+            trunk = {name: array for name, array in weights.items() if not is_head(name)}
+            if norms is None:
+                return super().sanitize(trunk)
+            # mlx-lm adds one to vectors alone; taking it off again would cost bits.
+            made: dict[str, mx.array] = super().sanitize(_norms_in(trunk, ndim=2))
+            return _norms_in(made, ndim=1, add=float(norms is Norms.ABOUT_ZERO))
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    try:
+        model, _ = load_model(
+            path, lazy=lazy, get_model_classes=lambda config: (Sanitised, module.ModelArgs)
+        )
+    except (ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
+    model.__class__ = module.Model
+    return model
+
+
+def _norms_in(weights: dict[str, mx.array], *, ndim: int, add: float = 0.0) -> dict[str, mx.array]:
+    """The weights with norms of so many dimensions, and something added to them."""
+    found = dict(weights)
+    for name, array in weights.items():
+        if name.endswith(TRUNK_NORMS):
+            flat = array.reshape(-1)
+            found[name] = (flat + add if add else flat).reshape((1,) * (ndim - 1) + (-1,))
+    return found
+
+
+def _load_head(
+    path: Path,
+    config: dict[str, Any],
+    files: Files,
+    target: QwenTarget,
+    trunk: tuple[Norms, str],
+    given: Norms | str | None,
+) -> tuple[QwenHead | None, Told | None]:
+    """The head and what its norms are stored about; None and None without one."""
+    names = [name for name in files.tensors if is_head(name)]
+    if not names:
+        return None, None
+    stored = {n.partition("mtp.")[2]: a for n, a in files.load(names).items()}
+    chosen = None if given is None else member_of(Norms, given, "head_norms")
+    median = centre(a for n, a in stored.items() if a.ndim == 1 and n.endswith(".weight"))
+    try:
+        about = resolve("head-norms", _head_layout(files, names, trunk), median, chosen)
+        head = build_head(
+            target,
+            stored,
+            about_zero=about.norms is Norms.ABOUT_ZERO,
+            layers=_head_layers(config),
+            mode=_quantisation(config).get("mode", "affine"),
+        )
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return head, about
+
+
+def _trunk_norms(files: Files, layout: tuple[Norms, str], given: Norms | str | None) -> Told:
+    names = [n for n in files.tensors if n.endswith(TRUNK_NORMS) and not is_head(n)]
+    flat = [n for n in names if len(files.tensors[n].shape) == 1]
+    chosen = None if given is None else member_of(Norms, given, "norms")
+    try:
+        return resolve("norms", layout, centre(files.load(flat).values()), chosen)
+    except CheckpointError as error:
+        folder = files.paths[0].parent
+        raise CheckpointError(f"{folder}: {error}") from error
+
+
+def _layout(family: str, files: Files) -> tuple[Norms, str]:
+    """What mlx-lm will take the trunk's norms to be stored about, and by what.
+
+    qwen3_next: experts are stored one by one. The others: a short convolution is stored
+    channels first. Both are Hugging Face's layout, and mlx-lm's own test.
+    """
+    tensors = {name: stored for name, stored in files.tensors.items() if not is_head(name)}
+    if family == "qwen3_next":
+        if any(name.endswith(".mlp.experts.0.up_proj.weight") for name in tensors):
+            return Norms.ABOUT_ZERO, "experts are stored one by one, as Hugging Face does"
+        return Norms.ABOUT_ONE, "experts are not stored one by one, as Hugging Face does"
+    if any("conv1d.weight" in name and s.shape[-1] != 1 for name, s in tensors.items()):
+        return Norms.ABOUT_ZERO, "convolutions are stored channels first, as Hugging Face does"
+    return Norms.ABOUT_ONE, "convolutions are not stored channels first, as Hugging Face does"
+
+
+def _head_layout(
+    files: Files, names: list[str], trunk: tuple[Norms, str]
+) -> tuple[Norms, str] | None:
+    """What the head's layout says of its norms; among the trunk's tensors it is the trunk's."""
+    numbers = files.holding(names)
+    others = files.holding(name for name in files.tensors if not is_head(name))
+    if set(numbers) & set(others):
+        return trunk[0], f"it lies among the trunk's tensors, where {trunk[1]}"
+    if any(".experts." in name for name in names):
+        return Norms.ABOUT_ZERO, "its experts are stored as Hugging Face does"
+    if any(".switch_mlp." in name for name in names):
+        return Norms.ABOUT_ONE, "its experts are stored as mlx-lm does"
+    said = {files.formats[number] for number in numbers}
+    file = files.paths[numbers[0]].name
+    if said == {"pt"}:
+        return Norms.ABOUT_ZERO, f"{file} says that its format is pt"
+    if said == {"mlx"}:
+        return Norms.ABOUT_ONE, f"{file} says that its format is mlx"
+    return None
+
+
+def _head_layers(config: dict[str, Any]) -> int | None:
+    """How many layers the config gives the head; None where it does not say."""
+    text: Any = config.get("text_config")
+    inner = cast("dict[str, Any]", text) if isinstance(text, dict) else {}
+    count = inner.get("mtp_num_hidden_layers", config.get("mtp_num_hidden_layers"))
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def _quantisation(config: dict[str, Any]) -> dict[str, Any]:
+    found: Any = config.get("quantization")
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _quantised(config: dict[str, Any]) -> str:
+    found = _quantisation(config)
+    if not found:
+        return ""
+    mode = found.get("mode", "affine")
+    kind = "" if mode == "affine" else f" ({mode})"
+    return f"{found.get('bits')} bits in groups of {found.get('group_size')}{kind}"
+
+
 def _check_experts(path: Path, model: Any) -> None:
     """Refuse routed experts that could not be multiplied: mlx's CPU kernel is float32 only."""
     dtypes = {m.weight.dtype for m in model.modules() if isinstance(m, SwitchLinear)}
@@ -96,25 +283,3 @@ def _check_experts(path: Path, model: Any) -> None:
                 f"{path} has {name} experts, which mlx cannot multiply on the "
                 f"{mx.default_device().type.name} ({error}); use a GPU, or weights in float32"
             ) from error
-
-
-def _load_tensors(path: Path) -> dict[str, mx.array]:
-    tensors: dict[str, mx.array] = {}
-    for file in sorted(path.glob("*.safetensors")):
-        tensors |= cast("dict[str, mx.array]", mx.load(str(file)))
-    return tensors
-
-
-def _is_head(name: str) -> bool:
-    return name.startswith("mtp.") or ".mtp." in name
-
-
-def _about_zero(family: str, stored: dict[str, mx.array]) -> bool:
-    """Whether mlx-lm took the trunk's norms for stored about zero; the head's are alike.
-
-    qwen3_next: experts are stored one by one. The others: a short convolution is stored
-    channels first. Both are Hugging Face's layout, and mlx-lm's own test.
-    """
-    if family == "qwen3_next":
-        return any(n.endswith(".mlp.experts.0.up_proj.weight") for n in stored)
-    return any("conv1d.weight" in n and a.shape[-1] != 1 for n, a in stored.items())
