@@ -6,6 +6,7 @@ Raw rows are in `OUT/rows.jsonl` as they come; everything shown is made from the
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace, encode: Encode) -> int:
 
 
 def _measure(arguments: argparse.Namespace, encode: Encode) -> Rows:
+    # Processes are in sessions of their own: a shell's `kill` has to end them as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = _plan(arguments, encode)
     plan = quick(plan) if arguments.quick else plan
     watcher = Progress(

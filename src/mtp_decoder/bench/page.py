@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mtp_decoder.bench.limit import tokens_a_round
 from mtp_decoder.bench.plan import DISK, MLX_LM, OURS
-from mtp_decoder.bench.plot import draw
+from mtp_decoder.bench.plot import draw, panels_of
 from mtp_decoder.bench.rows import Rows, Run
 from mtp_decoder.bench.showing import markdown, milliseconds, percent, shown, size, times, whole
 from mtp_decoder.bench.summary import (
@@ -35,10 +35,12 @@ from mtp_decoder.errors import DecoderError
 
 PHASES = ("draft", "verify", "accept", "rewind")
 Place = tuple[str, str, str]
+QUICK = """**Of a quick run**: few arms, few tokens. It shows that everything works; its figures mean
+little."""
 
 
 def write_page(rows: Rows, file: Path) -> list[Path]:
-    """Write the page and its plot; returns the files.
+    """Write the page, and its plot if a model was run at K=0 and two more; returns the files.
 
     Raises:
         DecoderError: the run was not finished, or matplotlib is not installed.
@@ -47,25 +49,30 @@ def write_page(rows: Rows, file: Path) -> list[Path]:
         raise DecoderError("no page of a run that is not finished; --resume goes on with it")
     plot = file.with_suffix(".svg")
     file.parent.mkdir(parents=True, exist_ok=True)
-    for path, make in ((plot, lambda at: draw(rows, at)), (file, lambda at: _put(at, rows, plot))):
-        partial = path.with_name(f"{path.stem}.partial{path.suffix}")
-        try:
-            make(partial)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-    return [file, plot]
+    drawn = [plot] if panels_of(cells_of(rows)) else []
+    text = page(rows, plot.name if drawn else "")
+    for path in drawn:
+        _whole(path, lambda at: draw(rows, at))
+    _whole(file, lambda at: at.write_text(text))
+    return [file, *drawn]
 
 
-def _put(at: Path, rows: Rows, plot: Path) -> None:
-    at.write_text(page(rows, plot.name))
+def _whole(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all."""
+    partial = file.with_name(f"{file.stem}.partial{file.suffix}")
+    try:
+        write(partial)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def page(rows: Rows, plot: str) -> str:
-    """The whole page; `plot` is the drawing's file beside it."""
+    """The whole page; `plot` is the drawing's file beside it, if there is one."""
     cells = cells_of(rows)
     sections = [
         _head(rows, plot),
+        QUICK if rows.header.quick else "",
         _targets(targets_of(cells)),
         _beside(rows, cells),
         *_models(cells),
@@ -104,7 +111,7 @@ drafts were never made or never rejected, if experts on disk were never read, or
 its runs spreads over more than {WIDEST:.0%} of the median; [what is withheld](#withheld) says why. A
 target is too close to call if its bound lies in that middle half.
 
-![Speed-up against K, beside the limit]({plot})
+{f"![Speed-up against K, beside the limit]({plot})" if plot else "Too few depths for a plot."}
 
 The limit is E / c: E = 1 + a₁ + … + a_K tokens a round, a_j being the share of rounds that accepted
 their first j drafts, over c, what the round's draft and verify passes cost in plain steps. Both are

@@ -60,6 +60,7 @@ class Block:
         tokens: emitted in one timed run.
         warm_up: tokens emitted before it, of the same prompt.
         repeats: timed runs of each prompt in one process.
+        prompt_tokens: of a prompt at most; None for all of it.
     """
 
     title: str
@@ -70,6 +71,7 @@ class Block:
     tokens: int = 192
     warm_up: int = 32
     repeats: int = 2
+    prompt_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.passes < 2 or self.passes % 2:
@@ -99,6 +101,7 @@ class Plan:
         peers: commands by runtime, of those that are not built in; see `peers/`.
         absent: runtimes that were asked for and are not installed, and why.
         device: `cpu` or `gpu`; None for MLX's default.
+        quick: whether it was cut down to end soon; see `running.quick`.
     """
 
     models: Mapping[str, Model]
@@ -107,6 +110,7 @@ class Plan:
     peers: Mapping[str, str] = field(default_factory=dict[str, str])
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     device: str | None = None
+    quick: bool = False
 
     def digest(self) -> str:
         """A digest of all of it: rows of two plans do not belong together."""
@@ -160,5 +164,8 @@ def spec_of(plan: Plan, job: Job) -> dict[str, Any]:
         "tokens": job.block.tokens,
         "warm_up": job.block.warm_up,
         "repeats": job.block.repeats,
-        "prompts": {name: list(plan.prompts[model.name][name]) for name in job.block.workloads},
+        "prompts": {
+            name: list(plan.prompts[model.name][name])[: job.block.prompt_tokens]
+            for name in job.block.workloads
+        },
     }

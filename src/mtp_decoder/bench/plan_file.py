@@ -25,6 +25,7 @@
     tokens = 192
     warm_up = 32                    # tokens before the clock starts
     repeats = 2                     # timed runs of each prompt in one process
+    prompt_tokens = 12              # optional: of a prompt at most
 
 Files and folders are looked for from where the command is run.
 """
@@ -69,7 +70,7 @@ _BLOCK = _Keys(
     {
         **{"title": str, "model": str, "experts": str},
         **{"workloads": list, "depths": list, "strategies": list, "beside": list},
-        **{"passes": int, "tokens": int, "warm_up": int, "repeats": int},
+        **{"passes": int, "tokens": int, "warm_up": int, "repeats": int, "prompt_tokens": int},
     },
     ("title", "model", "workloads", "depths"),
 )
@@ -112,7 +113,7 @@ def with_peers(plan: Plan) -> Plan:
             absent[name] = why
     blocks = [_without(block, absent) for block in plan.blocks]
     kept = tuple(block for block in blocks if block is not None)
-    return Plan(plan.models, plan.prompts, kept, plan.peers, absent, plan.device)
+    return replace(plan, blocks=kept, absent=absent)
 
 
 def _without(block: Block, absent: dict[str, str]) -> Block | None:
@@ -180,7 +181,8 @@ def _block(content: object, models: dict[str, Model], what: str) -> Block:
         *(_other(name, what) for name in table.get("beside", [])),
         *arms_of(strategies, table["depths"], (experts,)),
     )
-    sizes = {key: table[key] for key in ("passes", "tokens", "warm_up", "repeats") if key in table}
+    names = ("passes", "tokens", "warm_up", "repeats", "prompt_tokens")
+    sizes = {name: table[name] for name in names if name in table}
     return Block(table["title"], model.name, arms, tuple(table["workloads"]), **sizes)
 
 

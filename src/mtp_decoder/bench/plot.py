@@ -45,7 +45,7 @@ def draw(rows: Rows, file: Path) -> None:
     """Draw all panels into an SVG file.
 
     Raises:
-        DecoderError: matplotlib is not installed, or there is nothing to draw.
+        DecoderError: matplotlib is not installed.
     """
     try:
         matplotlib: Any = import_module("matplotlib")
@@ -54,8 +54,6 @@ def draw(rows: Rows, file: Path) -> None:
         raise DecoderError(what) from error
     cells = cells_of(rows)
     panels = panels_of(cells)
-    if not panels:
-        raise DecoderError("nothing to draw: no model was run at K=0 and at two more depths")
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = file.name  # the same drawing, the same file
     pyplot: Any = import_module("matplotlib.pyplot")

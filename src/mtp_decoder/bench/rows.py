@@ -101,11 +101,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Header:
-    """What all rows of a file have in common; `machine` as `machine.py` makes it."""
+    """What all rows of a file have in common; `machine` as `machine.py` makes it.
+
+    `absent` are runtimes that were asked for and are not there, and why; `quick` rows are of a plan
+    that was cut down.
+    """
 
     plan: str
     machine: Mapping[str, Any]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    quick: bool = False
     schema: int = SCHEMA
 
 

@@ -138,7 +138,7 @@ def run_plan(
         DecoderError: there are rows already and neither was asked for, or they are finished, or
             another plan's or computer's.
     """
-    header = Header(plan.digest(), machine(plan.device), plan.absent)
+    header = Header(plan.digest(), machine(plan.device), plan.absent, plan.quick)
     file = folder / ROWS
     kept = _kept(file, header, plan, resume=resume, fresh=fresh)
     folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ def quick(plan: Plan) -> Plan:
     It shows that everything works; its figures mean little.
     """
     firsts = {block.model: block for block in reversed(plan.blocks)}
-    return replace(plan, blocks=tuple(map(_quick, reversed(firsts.values()))))
+    return replace(plan, quick=True, blocks=tuple(map(_quick, reversed(firsts.values()))))
 
 
 def _quick(block: Block) -> Block:
