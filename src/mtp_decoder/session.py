@@ -595,14 +595,18 @@ class Session:
         Not where a head goes along, somebody looks at tokens or logits, rows are quantised, experts
         are read from disk, which would be counted, or a step could not be undone.
         """
-        return (
-            self._drafter is None
-            and self._unrewindable is None
-            and self._quantisation is None
-            and not self._processing.active
-            and isinstance(self._rule, Told)
-            and not stores_of(self._target.layers)
+        return self._teller is not None and not stores_of(self._target.layers)
+
+    @property
+    def _teller(self) -> Told | None:
+        """The rule, if nothing of this session has to look at a token before the next step."""
+        looks = (
+            self._drafter is not None
+            or self._unrewindable is not None
+            or self._quantisation is not None
+            or self._processing.active
         )
+        return self._rule if isinstance(self._rule, Told) and not looks else None
 
     def step(self, *, more: bool) -> Round:
         """A round without drafts that leaves the next one under way if there is to be one `more`.
@@ -613,8 +617,8 @@ class Session:
         Raises:
             DecoderError: a round is open, or `can_run_ahead` is false.
         """
-        rule = self._rule
-        if self._open is not None or self._broken or not isinstance(rule, Told):
+        rule = self._teller
+        if self._open is not None or self._broken or rule is None:
             self._require_closed()
             raise DecoderError("a step cannot run ahead here: call round instead")
         start, anchor = self.counters.clock(), self.anchor

@@ -65,12 +65,13 @@ def launch(plan: Plan, job: Job) -> list[dict[str, Any]]:
         )
     except OSError as error:
         raise LaunchError(f"cannot start {command[0]}: {error.strerror}") from error
-    try:
-        out, said = process.communicate(json.dumps(spec_of(plan, job)), timeout=HANGS_AFTER)
-    except subprocess.TimeoutExpired:
-        raise LaunchError(f"no end after {HANGS_AFTER:.0f} s") from None
-    finally:
-        _end(process)
+    with process:
+        try:
+            out, said = process.communicate(json.dumps(spec_of(plan, job)), timeout=HANGS_AFTER)
+        except subprocess.TimeoutExpired:
+            raise LaunchError(f"no end after {HANGS_AFTER:.0f} s") from None
+        finally:
+            _end(process)
     if process.returncode:
         raise LaunchError(_last_line(said) or f"exit code {process.returncode}")
     try:

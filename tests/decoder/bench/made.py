@@ -18,7 +18,7 @@ MACHINE = {
 
 def run(arm: Arm = PLAIN, turn: int = 0, seconds: float = 1.0, **fields: Any) -> Run:
     """A run of 101 tokens; with drafts 50 rounds of which 40 accepted one and 10 both."""
-    drafted = {"drafted_by_depth": [50] * arm.k, "accepted_by_depth": [40, 10, 4, 2][: arm.k]}
+    drafted = {"drafted_by_depth": [50] * arm.k, "accepted_by_depth": [40, 10, 4, 2, 1, 0][: arm.k]}
     phases = {"prefill": 9.0, "draft": 0.1, "verify": 0.5, "accept": 0.02, "rewind": 0.03}
     usual: dict[str, Any] = {
         **{"block": "b", "model": "m", "workload": "code", "turn": turn, "repeat": 0},

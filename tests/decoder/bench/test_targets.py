@@ -1,15 +1,18 @@
 """Targets: bounds on ratios."""
 
+from dataclasses import replace
+
 import pytest
 
 from mtp_decoder.bench.plan import Arm
+from mtp_decoder.bench.rows import Run
 from mtp_decoder.bench.summary import cells_of
 from mtp_decoder.bench.targets import WIDE, Target, targets_of
 from tests.decoder.bench.made import STOCK, rows_of, run
 
 
-def _named(what: str, *runs: object) -> list[Target]:
-    found = targets_of(cells_of(rows_of(list(runs))))  # pyright: ignore[reportArgumentType]
+def _named(what: str, *runs: Run) -> list[Target]:
+    found = targets_of(cells_of(rows_of(runs)))
     return [target for target in found if what in target.what]
 
 
@@ -34,12 +37,11 @@ def test_rewind(rewind: float, verdict: str) -> None:
     """A tape's rewinds are held to 3 % of the verify time; the others stand beside it."""
     seconds = {"prefill": 1.0, "draft": 0.1, "verify": 0.5, "accept": 0.1, "rewind": rewind}
     runs = [
-        run(Arm(k=3, strategy=strategy), turn, model=WIDE, seconds=1.0)
+        replace(run(Arm(k=3, strategy=strategy), turn, model=WIDE), seconds=seconds)
         for strategy in ("tape", "replay")
         for turn in (0, 1)
     ]
-    timed = [type(r)(**{**vars(r), "seconds": seconds}) for r in runs]
-    tape, replay = _named("rewind by", *timed)
+    tape, replay = _named("rewind by", *runs)
     assert (tape.verdict, replay.verdict) == (verdict, "")
 
 
