@@ -13,7 +13,7 @@ A position is a token's index in the whole sequence, prompt and cached prefix in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast
 
 import mlx.core as mx
 
@@ -53,7 +53,6 @@ class Rule(Protocol):
         ...
 
 
-@runtime_checkable
 class Told(Rule, Protocol):
     """A rule that tells a row's token without looking at any number.
 

@@ -18,7 +18,7 @@ from mtp_decoder.bench.page import write_page
 from mtp_decoder.bench.plan import DISK, MEMORY, MLX_LM, Arm, Block, Job, Model, Plan, arms_of
 from mtp_decoder.bench.plan_file import Encode, read_plan
 from mtp_decoder.bench.rows import Failure, Rows, Run, line_of, read_rows
-from mtp_decoder.bench.running import ROWS, quick, run_plan
+from mtp_decoder.bench.running import ROWS, only, quick, run_plan
 from mtp_decoder.bench.table import table
 from mtp_decoder.errors import DecoderError
 from mtp_decoder.naming import member_of
@@ -66,6 +66,7 @@ def add(commands: Any, size: Callable[[str], int]) -> None:
     add_("--out", type=Path, default=OUT, metavar="DIR", help=f"of {ROWS} ({OUT})")
     add_("--resume", action="store_true", help="go on with a run that was stopped")
     add_("--fresh", action="store_true", help="replace rows that are there")
+    add_("--only", action="append", metavar="TEXT", help="blocks with it in the title; repeatable")
     add_("--quick", action="store_true", help="few arms and tokens: does it work?")
     add_("--page", type=Path, metavar="FILE", help="write a page and plots (needs matplotlib)")
     add_("--json", action="store_true", help="one JSON object a raw run, as they come")
@@ -96,6 +97,7 @@ def _measure(arguments: argparse.Namespace, encode: Encode) -> Rows:
     # Processes are in sessions of their own: a shell's `kill` has to end them as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     plan = _plan(arguments, encode)
+    plan = only(plan, arguments.only) if arguments.only else plan
     plan = quick(plan) if arguments.quick else plan
     watcher = Progress(
         sys.stderr, quiet=arguments.quiet, json_to=sys.stdout if arguments.json else None

@@ -70,8 +70,10 @@ def _whole(file: Path, write: Callable[[Path], object]) -> None:
 def page(rows: Rows, plot: str) -> str:
     """The whole page; `plot` is the drawing's file beside it, if there is one."""
     cells = cells_of(rows)
+    left_out = "; ".join(rows.header.left_out)
     sections = [
         _head(rows, plot),
+        f"**Not run this time**: {left_out}." if left_out else "",
         QUICK if rows.header.quick else "",
         _targets(targets_of(cells)),
         _beside(rows, cells),

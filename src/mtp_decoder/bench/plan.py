@@ -102,6 +102,7 @@ class Plan:
         absent: runtimes that were asked for and are not installed, and why.
         device: `cpu` or `gpu`; None for MLX's default.
         quick: whether it was cut down to end soon; see `running.quick`.
+        left_out: titles of blocks that are not run this time.
     """
 
     models: Mapping[str, Model]
@@ -111,6 +112,7 @@ class Plan:
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     device: str | None = None
     quick: bool = False
+    left_out: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """A digest of all of it: rows of two plans do not belong together."""

@@ -104,13 +104,14 @@ class Header:
     """What all rows of a file have in common; `machine` as `machine.py` makes it.
 
     `absent` are runtimes that were asked for and are not there, and why; `quick` rows are of a plan
-    that was cut down.
+    that was cut down; `left_out` are titles of blocks that were not run.
     """
 
     plan: str
     machine: Mapping[str, Any]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     quick: bool = False
+    left_out: Sequence[str] = ()
     schema: int = SCHEMA
 
 

@@ -139,7 +139,7 @@ def run_plan(
         DecoderError: there are rows already and neither was asked for, or they are finished, or
             another plan's or computer's.
     """
-    header = Header(plan.digest(), machine(plan.device), plan.absent, plan.quick)
+    header = Header(plan.digest(), machine(plan.device), plan.absent, plan.quick, plan.left_out)
     file = folder / ROWS
     kept = _kept(file, header, plan, resume=resume, fresh=fresh)
     folder.mkdir(parents=True, exist_ok=True)
@@ -215,6 +215,23 @@ def _write(file: Path, text: str) -> None:
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def only(plan: Plan, parts: Sequence[str]) -> Plan:
+    """A plan with the blocks whose titles contain any of these texts.
+
+    Raises:
+        DecoderError: a text is in no title.
+    """
+    titles = [block.title for block in plan.blocks]
+    for part in parts:
+        if not any(part in title for title in titles):
+            raise DecoderError(
+                f"no block has {part!r} in its title; there are: {'; '.join(titles)}"
+            )
+    kept = tuple(b for b in plan.blocks if any(part in b.title for part in parts))
+    names = {block.title for block in kept}
+    return replace(plan, blocks=kept, left_out=tuple(t for t in titles if t not in names))
 
 
 def quick(plan: Plan) -> Plan:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mtp_decoder.bench.plan import Arm, Block, Job, Model, Plan
-from mtp_decoder.bench.rows import Header, Rows, Run
+from mtp_decoder.bench.rows import Failure, Header, Rows, Run
 
 PLAIN, DEEP, STOCK = Arm(), Arm(k=2), Arm("mlx-lm", 0, "")
 MACHINE = {
@@ -31,9 +31,9 @@ def run(arm: Arm = PLAIN, turn: int = 0, seconds: float = 1.0, **fields: Any) ->
     return Run(**{**usual, **fields})
 
 
-def rows_of(runs: Sequence[Run], **content: Any) -> Rows:
+def rows_of(runs: Sequence[Run], failures: Sequence[Failure] = ()) -> Rows:
     """A finished file."""
-    return Rows(Header("p", MACHINE), list(runs), **{"complete": True, **content})
+    return Rows(Header("p", MACHINE), list(runs), list(failures), complete=True)
 
 
 def plan_of(*arms: Arm, title: str = "b", **sizes: Any) -> Plan:

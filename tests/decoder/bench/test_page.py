@@ -93,6 +93,13 @@ def test_quick(rows: Rows) -> None:
     assert "Of a quick run" in page(replace(rows, header=Header("p", MACHINE, quick=True)), "")
 
 
+def test_blocks_that_were_not_run(rows: Rows) -> None:
+    """So do rows of a part of a plan."""
+    header = Header("p", MACHINE, left_out=["one", "two"])
+    assert "**Not run this time**: one; two." in page(replace(rows, header=header), "")
+    assert "Not run this time" not in page(rows, "")
+
+
 def test_table(rows: Rows) -> None:
     """The terminal shows every arm with speed, speed-up, limit, accepts and rewinds."""
     (line,) = (one for one in table(rows).splitlines() if "K=3" in one and "code " in one)

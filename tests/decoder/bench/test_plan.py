@@ -1,5 +1,7 @@
 """Plan: which processes there are, in which order."""
 
+from typing import Any
+
 import pytest
 
 from mtp_decoder import DecoderError
@@ -27,7 +29,7 @@ def test_arms_take_turns() -> None:
         ({"repeats": 0}, "1 repeat or more"),
     ],
 )
-def test_refuses_sizes(sizes: dict[str, int], message: str) -> None:
+def test_refuses_sizes(sizes: dict[str, Any], message: str) -> None:
     """Sizes that measure nothing, or one arm later than another, are refused."""
     with pytest.raises(DecoderError, match=message):
         plan_of(PLAIN, **sizes)

@@ -11,7 +11,7 @@ import pytest
 from mtp_decoder import DecoderError
 from mtp_decoder.bench.plan import Arm, Job, Model, Plan, jobs_of
 from mtp_decoder.bench.rows import Rows, read_rows
-from mtp_decoder.bench.running import LaunchError, launch, quick, run_plan
+from mtp_decoder.bench.running import LaunchError, launch, only, quick, run_plan
 from tests.decoder.bench.made import DEEP, MACHINE, PLAIN, STOCK, Watching, measured, plan_of
 
 PLAN = plan_of(STOCK, PLAIN, DEEP)
@@ -37,7 +37,7 @@ def stopped_after(count: int) -> Start:
     return start
 
 
-def _run(folder: Path, start: Start = well, plan: Plan = PLAN, **how: bool) -> Rows:
+def _run(folder: Path, start: Start = well, plan: Plan = PLAN, **how: Any) -> Rows:
     return run_plan(plan, folder, Watching(), start=start, **how)
 
 
@@ -134,6 +134,17 @@ def test_quick() -> None:
     assert [arm.k for arm in made.blocks[0].arms] == [0, 3]
     assert made.quick
     assert not PLAN.quick
+
+
+def test_only() -> None:
+    """Blocks are chosen by their titles, and the others are named."""
+    blocks = [plan_of(PLAIN, title=title).blocks[0] for title in ("one a", "two a", "two b")]
+    plan = replace(PLAN, blocks=tuple(blocks))
+    made = only(plan, ["one", "b"])
+    assert [block.title for block in made.blocks] == ["one a", "two b"]
+    assert made.left_out == ("two a",)
+    with pytest.raises(DecoderError, match="no block has 'c' in its title; there are: one a; two"):
+        only(plan, ["one", "c"])
 
 
 def test_a_process(checkpoint: Callable[..., Path]) -> None:

@@ -63,7 +63,7 @@ def test_engaged(fields: dict[str, Any], reason: str) -> None:
 
 def test_engaged_without_drafts() -> None:
     """An arm without drafts that drafts all the same shows nothing."""
-    drafting = {"drafted_by_depth": [3], "accepted_by_depth": [1]}
+    drafting: dict[str, Any] = {"drafted_by_depth": [3], "accepted_by_depth": [1]}
     assert _why(run(), run(turn=1, **drafting)) == "drafted without being asked to"
 
 
