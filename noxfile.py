@@ -245,6 +245,27 @@ def train(session: nox.Session) -> None:
         session.run("python", "docs/trained.py")
 
 
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure speed in fresh processes that take turns; `-- --quick`, `-- --ship` to replace."""
+    _install(session, "train")
+    ship = "--ship" in session.posargs
+    options = [option for option in session.posargs if option != "--ship"]
+    session.run("python", "-m", "reference_models.bench", "reports/bench/inputs", silent=True)
+    session.run(
+        *("python", "-m", "mtp_decoder", "bench", "--plan", "docs/bench.toml"),
+        *("--out", "reports/bench", "--page", "reports/bench/benchmarks.md", *options),
+    )
+    if ship:
+        rows = _made(ROOT / "docs" / "results" / "bench") / "rows.jsonl"
+        shutil.copy(ROOT / "reports" / "bench" / "rows.jsonl", rows)
+        session.run(
+            *("python", "-m", "mtp_decoder", "bench", "--rows", str(rows.relative_to(ROOT))),
+            *("--page", "docs/benchmarks.md"),
+            silent=True,
+        )
+
+
 def _quick_products(session: nox.Session) -> dict[str, str]:
     """Put OpenBLAS in front of the reference BLAS that MLX's Linux wheel multiplies with."""
     if sys.platform != "linux":

@@ -1,20 +1,23 @@
-"""`python -m mtp_decoder generate`: text as it comes, then what the drafts were worth."""
+"""`python -m mtp_decoder generate`: text as it comes, then what the drafts were worth.
+
+`bench` measures that over K, strategies and prompts; see `mtp_decoder.bench`.
+"""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from mtp_decoder.bench import command as bench
 from mtp_decoder.counters import PHASES, Counters
 from mtp_decoder.drafting import HeadRows
-from mtp_decoder.errors import CheckpointError, DecoderError
+from mtp_decoder.errors import DecoderError
 from mtp_decoder.experts import (
     Eviction,
     ExpertStore,
@@ -25,12 +28,13 @@ from mtp_decoder.experts import (
     stores_of,
 )
 from mtp_decoder.generate import check_arguments, emit
+from mtp_decoder.loading import load_with
 from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import load
 from mtp_decoder.qwen.norms import Norms
 from mtp_decoder.rewind import Rewind
 from mtp_decoder.sampling import AcceptBy, Sampling
-from mtp_decoder.session import Session, check_model
+from mtp_decoder.session import Session
 from mtp_decoder.stopping import Stops
 from mtp_decoder.target import Head, Target
 from mtp_decoder.text import TextStream
@@ -130,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
             help=f"what {whose} norm weights are stored about (told by layout and values)",
         )
     add("--json", action="store_true", help="one JSON object at the end instead of the table")
+    bench.add(commands, size=_bytes)
     return parser
 
 
@@ -155,7 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     arguments = _parser().parse_args(argv)
     try:
-        code = _generate(arguments)
+        code = _bench(arguments) if arguments.command == "bench" else _generate(arguments)
         sys.stdout.flush()
     except DecoderError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -168,6 +173,13 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    def encode(folder: Path, text: str) -> list[int]:
+        return _encode(read_tokenizer(folder), text, plain=True)
+
+    return bench.run(arguments, encode)
 
 
 def _generate(arguments: argparse.Namespace) -> int:
@@ -252,34 +264,9 @@ def _load(arguments: argparse.Namespace) -> tuple[Target, Head | None]:
         loaded = load(folder, experts, norms=norms, head_norms=head_norms)
         return loaded.target, loaded.head
     shards = None if experts is None else Shards(folder)
-    target, head = _load_with(arguments.loader, folder)
+    target, head = load_with(arguments.loader, folder)
     if shards is not None and experts is not None:
         offload(target, head, shards, experts)
-    return target, head
-
-
-def _load_with(loader: str, folder: Path) -> tuple[Target, Head | None]:
-    """What another function reads from a folder; it may lie beside the user, as with python -m."""
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.append(here)
-    module, _, function = loader.partition(":")
-    try:
-        read = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise DecoderError(f"--loader {loader}: {error}; give package.module:function") from error
-    try:
-        found: object = read(folder)
-    except Exception as error:  # whatever a stranger's function raises
-        what = f"{type(error).__name__}: {error}"
-        raise CheckpointError(f"--loader {loader} cannot read {folder}: {what}") from error
-    if not isinstance(found, tuple) or len(cast("tuple[object, ...]", found)) != 2:
-        kind = type(cast("object", found)).__name__
-        raise DecoderError(f"--loader {loader} returned a {kind}, not (target, head or None)")
-    target, head = cast("tuple[Target, Head | None]", found)
-    try:
-        check_model(target, head)
-    except DecoderError as error:
-        raise DecoderError(f"--loader {loader} returned no (target, head): {error}") from error
     return target, head
 
 

@@ -1,7 +1,8 @@
 """`generate_step`: tokens one by one, in mlx-lm's manner, with drafts of the model's own head.
 
 Wherever generation ends — end of text, a stop sequence, the budget, a consumer that closes
-the generator — the caches hold every token handed out but the last one.
+the generator — the caches hold every token handed out but the last one. In between, and without
+drafts, they may hold that one, too: the next step is under way while a token is handed out.
 """
 
 from __future__ import annotations
@@ -178,6 +179,9 @@ def emit(
     ends_at = stops if isinstance(stops, Stops) else Stops(stop_sequences=stops)
     policy.begin()
     outcome = session.prefill(prompt)
+    # A policy may want to know what a plain round costs; a fixed depth does not.
+    plain = not num_draft_tokens and draft_source is None and isinstance(policy, Fixed)
+    ahead = plain and session.can_run_ahead
     while True:
         new = len(outcome.tokens)
         left = new if max_tokens < 0 else min(new, max_tokens - done)
@@ -191,18 +195,25 @@ def emit(
             for token, row in zip(outcome.tokens[:count], outcome.logprobs, strict=False):
                 handed_out += 1
                 yield token, row, handed_out <= outcome.accepted
+        except BaseException:
+            session.land()
+            raise
         finally:
             if 0 < handed_out < count:
                 session.cut(handed_out)
         done += count
         if ends or done == max_tokens:
+            session.land()
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
-        k = _depth(policy, min(num_draft_tokens, budget))
-        drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
-        before = dict(session.counters.seconds)
-        outcome = session.round(k, drafts=drafts)
-        policy.observe(_cost(outcome, before, session.counters))
+        if ahead:
+            outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
+        else:
+            k = _depth(policy, min(num_draft_tokens, budget))
+            drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
+            before = dict(session.counters.seconds)
+            outcome = session.round(k, drafts=drafts)
+            policy.observe(_cost(outcome, before, session.counters))
         if on_round is not None:
             on_round(outcome)
 

@@ -53,8 +53,25 @@ class Rule(Protocol):
         ...
 
 
+class Told(Rule, Protocol):
+    """A rule that tells a row's token without looking at any number.
+
+    So the next step can be built on the token before it is computed. A caller's sampler is none:
+    it might be asked for a token that is never wanted, and notice.
+    """
+
+    def tell(self, logits: mx.array, position: int) -> mx.array:
+        """Tokens [rows] of logits [rows, V], the first row's at `position`; evaluates nothing."""
+        ...
+
+
 class Greedy:
     """The likeliest token."""
+
+    def tell(self, logits: mx.array, position: int) -> mx.array:
+        """See `Told`."""
+        del position
+        return logits.argmax(-1)
 
     def draft(self, logits: mx.array, position: int) -> Draft:
         """See `Rule`."""
@@ -69,11 +86,16 @@ class Greedy:
         return _while_equal(logits.argmax(-1), drafts)
 
 
-class Sampled(Greedy):
+class Sampled:
     """The caller's sampler decides: log-probabilities [rows, V] to token ids [rows]."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
+
+    def draft(self, logits: mx.array, position: int) -> Draft:
+        """The likeliest token; see `Rule`."""
+        del position
+        return Draft(logits.argmax(-1, keepdims=True), None)
 
     def judge(
         self, drafts: Sequence[int], logits: mx.array, position: int, laws: mx.array | None
@@ -106,6 +128,10 @@ class Matching:
         """See `Rule`."""
         del laws
         return _while_equal(self._pick(logits, position), drafts)
+
+    def tell(self, logits: mx.array, position: int) -> mx.array:
+        """See `Told`."""
+        return self._pick(logits, position)
 
     def _pick(self, logits: mx.array, position: int) -> mx.array:
         """Tokens [rows] from logits [rows, V], the first row's at `position`."""

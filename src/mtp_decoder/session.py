@@ -12,11 +12,12 @@ from collections.abc import Generator, MutableSequence, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
 from mtp_decoder.accepting import Acceptance, Drafts, accept
+from mtp_decoder.ahead import Ahead
 from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import Chain, Drafter, HeadRows
 from mtp_decoder.errors import (
@@ -26,7 +27,7 @@ from mtp_decoder.errors import (
     SessionFileError,
     UnrewindableCacheError,
 )
-from mtp_decoder.experts import through_whole_layers, whole_layers
+from mtp_decoder.experts import stores_of, through_whole_layers, whole_layers
 from mtp_decoder.naming import member_of
 from mtp_decoder.processing import LogitsProcessor, Processing, TokenMask
 from mtp_decoder.prompt_cache import (
@@ -39,7 +40,7 @@ from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
 from mtp_decoder.row_exact import row_exact as as_row_exact
 from mtp_decoder.row_exact import row_exact_head
-from mtp_decoder.rules import Sampler, make_rule
+from mtp_decoder.rules import Sampler, Told, make_rule
 from mtp_decoder.sampling import Sampling
 from mtp_decoder.saving import SavedSession, fingerprint, read_session, write_session
 from mtp_decoder.state import arrays_of, copy_cache, named_state
@@ -183,6 +184,7 @@ class Session:
         self._window: Window | None = None
         self._verified: Verification | None = None
         self._settled: Acceptance | None = None
+        self._ahead = Ahead(target, self._caches)
         self.history: list[int] = []
         self.counters = Counters()
 
@@ -596,8 +598,61 @@ class Session:
             verified.drafts, outcome.accepted, outcome.tokens, verified.logits, outcome.logprobs
         )
 
+    @property
+    def can_run_ahead(self) -> bool:
+        """Whether `step` may be called: nothing has to happen between two plain steps.
+
+        Not where a head goes along, somebody looks at tokens or logits, rows are quantised, experts
+        are read from disk, which would be counted, or a step could not be undone.
+        """
+        return self._teller is not None and not stores_of(self._target.layers)
+
+    @property
+    def _teller(self) -> Told | None:
+        """The rule, if nothing of this session has to look at a token before the next step."""
+        looks = (
+            self._drafter is not None
+            or self._unrewindable is not None
+            or self._quantisation is not None
+            or self._processing.active
+        )
+        # Not isinstance: a protocol takes as long to look up as a hundredth of a small step.
+        return cast("Told", self._rule) if hasattr(self._rule, "tell") and not looks else None
+
+    def step(self, *, more: bool) -> Round:
+        """A round without drafts that leaves the next one under way if there is to be one `more`.
+
+        Until then caches may hold one token more; any other use of the session undoes that first.
+        All of the time is charged to `verify`; the clock does not wait for what is under way.
+
+        Raises:
+            DecoderError: a round is open, or `can_run_ahead` is false.
+        """
+        rule = self._teller
+        if self._open is not None or self._broken or rule is None:
+            self._require_closed()
+            raise DecoderError("a step cannot run ahead here: call round instead")
+        start, anchor = self.counters.clock(), self.anchor
+        try:
+            token, step = self._ahead.step(anchor, self._length + 1, rule, more=more)
+        except BaseException:
+            self.land()
+            raise
+        self._length += 1
+        self.history = [*self.history, token]
+        self.counters.count_round(0, 0)
+        self._window = self._verified = self._settled = None
+        self.counters.seconds["verify"] += self.counters.clock() - start
+        return Round((), 0, (token,), step.logits, step.logprobs)
+
+    def land(self) -> None:
+        """Undo the step that `step` left under way, if there is one."""
+        with self._or_unusable("undoing a step"):
+            self._ahead.undo()
+
     def state(self) -> dict[str, mx.array]:
         """Every array of every cache, by name; see `mtp_decoder.state`."""
+        self.land()
         found = named_state(self._target.layers, self._caches, "layers")
         if self._head is not None and self._drafter is not None:
             found |= named_state(self._head.layers, self._head_caches, "head")
@@ -641,6 +696,7 @@ class Session:
         twin._caches, twin._head_caches, twin._frontier = self._split(cache)
         twin._drafter = twin._make_drafter()
         twin._open = twin._window = twin._verified = twin._settled = None
+        twin._ahead = Ahead(twin._target, twin._caches)
         twin._processing = self._processing.fork()
         twin.history = list(self.history)
         twin.counters = Counters()
@@ -679,6 +735,7 @@ class Session:
             SessionFileError: the file is damaged, of another format version, of another model,
                 or of other `kv_bits` and the like.
         """
+        self.land()
         if self._open is not None:
             raise DecoderError("a round is open: settle it with rewind, or cancel it")
         path = Path(file)
@@ -759,6 +816,7 @@ class Session:
         self.decode_with(rewind=settings["rewind"], head_rows=settings["head_rows"])
 
     def _require_usable(self) -> None:
+        self.land()
         if self._broken:
             raise DecoderError(
                 f"this session is unusable: {self._broken}; start another one, with new caches"

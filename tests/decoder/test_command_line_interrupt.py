@@ -28,14 +28,14 @@ def test_while_loading(
 
 
 def _interrupt_after(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-    whole, done = Session.verify, 0
+    whole, done = Session.step, 0
 
-    def verify(session: Session, drafts: list[int]) -> Any:
+    def step(session: Session, **options: Any) -> Any:
         nonlocal done
         done += 1
-        return whole(session, drafts) if done <= rounds else _interrupt()
+        return whole(session, **options) if done <= rounds else _interrupt()
 
-    monkeypatch.setattr(Session, "verify", verify)
+    monkeypatch.setattr(Session, "step", step)
 
 
 def test_while_decoding(

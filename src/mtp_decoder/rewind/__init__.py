@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, QuantizedKVCache, RotatingKVCache
@@ -72,6 +72,17 @@ _RECURRENT = {
 }
 
 
+_KINDS: dict[type, bool] = {}
+"""Layer classes that were asked before: a protocol is looked up by every one of its names."""
+
+
+def _is_recurrent(layer: Layer) -> TypeGuard[RecurrentLayer]:
+    kind = type(layer)
+    if kind not in _KINDS:
+        _KINDS[kind] = isinstance(layer, RecurrentLayer)
+    return _KINDS[kind]
+
+
 def make_undo(index: int, layer: Layer, cache: Any, strategy: Rewind) -> Undo:
     """The undo of one layer's cache.
 
@@ -84,7 +95,7 @@ def make_undo(index: int, layer: Layer, cache: Any, strategy: Rewind) -> Undo:
         return RingUndo(layer, cache)
     if isinstance(cache, CacheList) and isinstance(layer, PooledLayer):
         return PooledUndo(layer, cache, layer.pooled_ratio)
-    if isinstance(cache, ArraysCache) and isinstance(layer, RecurrentLayer):
+    if isinstance(cache, ArraysCache) and _is_recurrent(layer):
         return _RECURRENT[strategy](layer, cache)
     raise UnrewindableCacheError(
         f"layer {index}: no rewind is known for a {type(cache).__name__} of a "

@@ -1,0 +1,368 @@
+"""The page: every figure of a finished run, made from its raw rows.
+
+`write_page(rows, docs/benchmarks.md)` writes the page and `benchmarks.svg` beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mtp_decoder.bench.limit import tokens_a_round
+from mtp_decoder.bench.plan import DISK, MLX_LM, OURS
+from mtp_decoder.bench.plot import draw, panels_of
+from mtp_decoder.bench.rows import Rows, Run
+from mtp_decoder.bench.showing import markdown, milliseconds, percent, shown, size, times, whole
+from mtp_decoder.bench.summary import (
+    WIDEST,
+    Cell,
+    Figure,
+    acceptance,
+    cells_of,
+    limit,
+    of,
+    ours,
+    plain_of,
+    ratio,
+    reach,
+    rewind_share,
+    speed,
+    speed_up,
+)
+from mtp_decoder.bench.table import bound_of, sign_of, withheld
+from mtp_decoder.bench.targets import Target, targets_of
+from mtp_decoder.errors import DecoderError
+
+PHASES = ("draft", "verify", "accept", "rewind")
+Place = tuple[str, str, str]
+QUICK = """**Of a quick run**: few arms, few tokens. It shows that everything works; its figures mean
+little."""
+
+
+def write_page(rows: Rows, file: Path) -> list[Path]:
+    """Write the page, and its plot if a model was run at K=0 and two more; returns the files.
+
+    Raises:
+        DecoderError: the run was not finished, or matplotlib is not installed.
+    """
+    if not rows.complete:
+        raise DecoderError("no page of a run that is not finished; --resume goes on with it")
+    plot = file.with_suffix(".svg")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    drawn = [plot] if panels_of(cells_of(rows)) else []
+    text = page(rows, plot.name if drawn else "")
+    for path in drawn:
+        _whole(path, lambda at: draw(rows, at))
+    _whole(file, lambda at: at.write_text(text))
+    return [file, *drawn]
+
+
+def _whole(file: Path, write: Callable[[Path], object]) -> None:
+    """Write a file whole or not at all."""
+    partial = file.with_name(f"{file.stem}.partial{file.suffix}")
+    try:
+        write(partial)
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def page(rows: Rows, plot: str) -> str:
+    """The whole page; `plot` is the drawing's file beside it, if there is one."""
+    cells = cells_of(rows)
+    left_out = "; ".join(rows.header.left_out)
+    sections = [
+        _head(rows, plot),
+        f"**Not run this time**: {left_out}." if left_out else "",
+        QUICK if rows.header.quick else "",
+        _targets(targets_of(cells)),
+        _beside(rows, cells),
+        *_models(cells),
+        _experts(cells),
+        _memory(cells),
+        _missing(cells),
+        _caveats(rows, cells),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _head(rows: Rows, plot: str) -> str:
+    machine = rows.header.machine
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    counted = [run for run in rows.runs if not run.warm_up]
+    loads = [run.load for run in counted]
+    return f"""# Benchmarks
+
+Written by `python -m mtp_decoder bench` from raw rows; not to be edited.
+`python3 noxfile.py -s bench -- --ship` runs everything again and replaces rows, page and plot. Speeds
+are this one computer's; ratios within the run are what to look at.
+
+| | |
+|---|---|
+| processor | {machine["processor"]}, {machine["cores"]} cores, {machine["memory_gib"]} GiB |
+| system | {machine["system"]}, Python {machine["python"]} |
+| backend | MLX's {machine["device"].upper()} backend |
+| versions | {versions} |
+| runs | {len(counted)} that count, of {len({(r.block, r.way, r.turn) for r in counted})} processes |
+| load before a run | {min(loads):.1f} to {max(loads):.1f} processes (one-minute mean; a run itself is 1 or more) |
+
+Arms that are compared take turns, forwards and backwards (A B C C B A), each turn in a fresh process
+that decodes the same prompt once to warm up. A figure is the median of the turns, with the least and
+the largest in brackets; a ratio is taken turn by turn. It is withheld (–) if a process failed, if
+drafts were never made or never rejected, if experts on disk were never read, or if the middle half of
+its runs spreads over more than {WIDEST:.0%} of the median; [what is withheld](#withheld) says why. A
+target is too close to call if its bound lies in that middle half.
+
+{f"![Speed-up against K, beside the limit]({plot})" if plot else "Too few depths for a plot."}
+
+The limit is E / c: E = 1 + a₁ + … + a_K tokens a round, a_j being the share of rounds that accepted
+their first j drafts, over c, what the round's draft and verify passes cost in plain steps. Both are
+measured. The formula is theorem 3.8 of Leviathan, Kalman and Matias, "Fast Inference from Transformers
+via Speculative Decoding" (ICML 2023), without its assumptions that drafts are accepted independently
+and that a pass over K + 1 positions costs what a step does."""
+
+
+def _targets(targets: Sequence[Target]) -> str:
+    lines = [
+        [
+            target.what,
+            target.where,
+            shown(target.figure, percent if target.percent else times),
+            "" if target.bound is None else f"{sign_of(target)} {bound_of(target)}",
+            f"**{target.verdict}**" if target.bound is not None else "",
+        ]
+        for target in targets
+    ]
+    if not lines:
+        return ""
+    return "## Targets\n\nRatios within this run.\n\n" + markdown(
+        ["what", "where", "measured", "target", ""], lines
+    )
+
+
+def _beside(rows: Rows, cells: Sequence[Cell]) -> str:
+    """Other runtimes, and our arm of the same K in the same block."""
+    lines: list[list[str]] = []
+    for cell in cells:
+        if cell.arm.runtime == OURS:
+            continue
+        for mine in ours(cells):
+            place = (mine.block, mine.workload, mine.arm.k, mine.arm.experts)
+            if place == (cell.block, cell.workload, cell.arm.k, cell.arm.experts):
+                shares = " ".join(f"{share:.0%}" for share in acceptance(cell)) if cell.runs else ""
+                theirs = ratio(mine, cell, lambda run, beside: run.speed / beside.speed)
+                same = _same_tokens(mine, cell)
+                speeds = [shown(speed(one), whole) for one in (cell, mine)]
+                names = [cell.block, cell.workload, str(cell.arm.k), cell.arm.runtime]
+                lines.append([*names, *speeds, shown(theirs, times), shares, same])
+    text = "## Other runtimes\n\n"
+    if lines:
+        head = [
+            *("block", "workload", "K", "runtime", "its tokens/s", f"{OURS}'s", "ours / its"),
+            *("it accepted", "same tokens"),
+        ]
+        text += (
+            f"At K=0 `{MLX_LM}` is its `generate_step`. Where drafts differ, so do accepts; the "
+            "speed of a runtime is of its own loop.\n\n" + markdown(head, lines)
+        )
+    absent = [f"- {name}: {why}." for name, why in rows.header.absent.items()]
+    if absent:
+        text += "\n\nAsked for and not there:\n\n" + "\n".join(absent)
+    if not lines and not absent:
+        return ""
+    return text
+
+
+def _same_tokens(mine: Cell, other: Cell) -> str:
+    digests = [{run.tokens_digest for run in cell.runs} for cell in (mine, other)]
+    return "yes" if digests[0] == digests[1] and len(digests[0]) == 1 else "no"
+
+
+def _models(cells: Sequence[Cell]) -> list[str]:
+    """A section a model: speed, acceptance, time by phase."""
+    places: dict[str, list[Cell]] = {}
+    for cell in ours(cells):
+        places.setdefault(cell.model, []).append(cell)
+    return [_model(model, found, cells) for model, found in places.items()]
+
+
+def _model(model: str, found: Sequence[Cell], cells: Sequence[Cell]) -> str:
+    parts = [f"## {model}"]
+    if accepted := _accepted(found):
+        parts.append(accepted)
+    drafted = [cell for cell in found if cell.arm.k and plain_of(cell, cells) is not None]
+    places = {(cell.arm.experts, cell.workload): None for cell in drafted}
+    for experts, workload in places:
+        of_place = [c for c in drafted if (c.arm.experts, c.workload) == (experts, workload)]
+        title = workload.capitalize() + (", experts on disk" if experts == DISK else "")
+        parts.append(f"### {model}: {title}\n\n{_speeds(of_place, cells)}\n\n{_phases(of_place)}")
+    return "\n\n".join(parts)
+
+
+def _accepted(cells: Sequence[Cell]) -> str:
+    """Acceptance by depth of the deepest arm of each workload."""
+    deepest: dict[str, Cell] = {}
+    for cell in cells:
+        best = deepest.get(cell.workload)
+        if cell.runs and not cell.withheld and (best is None or cell.arm.k > best.arm.k):
+            deepest[cell.workload] = cell
+    depth = max((cell.arm.k for cell in deepest.values()), default=0)
+    if not depth:
+        return ""
+    lines = [
+        [name, str(cell.arm.k), *_shares(cell, depth), f"{_tokens_a_round(cell):.2f}"]
+        for name, cell in deepest.items()
+        if cell.arm.k
+    ]
+    head = ["workload", "K", *(f"draft {j + 1}" for j in range(depth)), "tokens a round"]
+    return f"Rounds that accepted so many drafts:\n\n{markdown(head, lines)}"
+
+
+def _shares(cell: Cell, depth: int) -> list[str]:
+    shares = [f"{share:.0%}" for share in acceptance(cell)]
+    return shares + [""] * (depth - len(shares))
+
+
+def _tokens_a_round(cell: Cell) -> float:
+    run = cell.runs[0]
+    return tokens_a_round(run.drafted_by_depth, run.accepted_by_depth)
+
+
+def _speeds(cells: Sequence[Cell], every: Sequence[Cell]) -> str:
+    """Speed-up by K and strategy, and how much of the limit it is."""
+    lines: list[list[str]] = []
+    for cell in sorted(cells, key=lambda c: (c.arm.k, cells.index(c))):
+        plain = plain_of(cell, every)
+        assert plain is not None
+        lines.append(
+            [
+                str(cell.arm.k),
+                cell.arm.strategy,
+                shown(speed(cell), whole),
+                shown(speed_up(cell, plain), times),
+                shown(limit(cell, plain), times),
+                shown(reach(cell, plain), percent),
+            ]
+        )
+    head = ["K", "strategy", "tokens/s", "speed-up", "limit", "of the limit"]
+    return markdown(head, lines)
+
+
+def _phases(cells: Sequence[Cell]) -> str:
+    """Milliseconds a round, by phase."""
+    lines: list[list[str]] = []
+    for cell in sorted(cells, key=lambda c: (c.arm.k, cells.index(c))):
+        by_phase = [shown(_a_round(cell, phase), milliseconds) for phase in PHASES]
+        other = shown(of(cell, _outside, widest=10.0), milliseconds)
+        request = shown(of(cell, lambda run: run.seconds["rewind"], widest=0.5), milliseconds)
+        share = shown(rewind_share(cell), percent)
+        lines.append([str(cell.arm.k), cell.arm.strategy, *by_phase, other, request, share])
+    head = [
+        *("K", "strategy", *(f"{phase} ms" for phase in PHASES), "outside ms"),
+        *("rewinds a request, ms", "rewind / verify"),
+    ]
+    return "Time of a round by phase, and of all rewinds of a request:\n\n" + markdown(head, lines)
+
+
+def _a_round(cell: Cell, phase: str) -> Figure:
+    return of(cell, lambda run: run.seconds[phase] / run.rounds, widest=0.5)
+
+
+def _outside(run: Run) -> float:
+    """Seconds a round that no phase is charged with."""
+    return (run.decode_seconds - sum(run.seconds[phase] for phase in PHASES)) / run.rounds
+
+
+def _experts(cells: Sequence[Cell]) -> str:
+    """What experts on disk cost: reads and bytes by K and strategy."""
+    lines: list[list[str]] = []
+    for cell in ours(cells):
+        if cell.arm.experts != DISK or cell.withheld:
+            continue
+        counts = cell.runs[0].experts_read
+        hits = counts["hits"] / counts["requests"]
+        lines.append(
+            [
+                *(cell.model, cell.workload, str(cell.arm.k), cell.arm.strategy),
+                f"{counts['slots']} x {size(counts['expert_bytes'])}",
+                f"{counts['requests']:,}",
+                f"{hits:.0%}",
+                f"{counts['reads']:,}",
+                size(counts["bytes_read"]),
+                size(counts["bytes_read"] / cell.runs[0].tokens),
+            ]
+        )
+    if not lines:
+        return ""
+    head = [
+        *("model", "workload", "K", "strategy", "slots", "asked for", "hits", "read"),
+        *("bytes read", "bytes a token"),
+    ]
+    return (
+        "## Experts on disk\n\nOf one request, its prompt and the head's experts included. A rewind "
+        "reads none; the strategies differ only if `replay` decodes again.\n\n"
+        + markdown(head, lines)
+    )
+
+
+def _memory(cells: Sequence[Cell]) -> str:
+    """Bytes remembered for a round, and the peak, by strategy at the deepest K."""
+    lines: list[list[str]] = []
+    seen: set[Place] = set()
+    for cell in ours(cells):
+        at = (cell.model + cell.arm.experts, cell.arm.strategy, str(cell.arm.k))
+        if cell.withheld or not cell.arm.k or at in seen:
+            continue
+        seen.add(at)
+        place = cell.model + (", experts on disk" if cell.arm.experts == DISK else "")
+        remembered, peak, resident = (
+            max(run.bytes[name] for run in cell.runs) for name in ("remembered", "peak", "resident")
+        )
+        per = size(remembered / (cell.arm.k + 1))
+        sizes = [size(remembered), per, size(peak), size(resident)]
+        lines.append([place, str(cell.arm.k), cell.arm.strategy, *sizes])
+    if not lines:
+        return ""
+    head = [
+        *("model", "K", "strategy", "remembered a round", "a position", "MLX's peak"),
+        "process at most",
+    ]
+    return (
+        "## Memory\n\nWhat a strategy remembers for one round, without the state from before it, "
+        "which all of them keep; and the most memory MLX, and the process, had.\n\n"
+        + markdown(head, lines)
+    )
+
+
+def _missing(cells: Sequence[Cell]) -> str:
+    lines = [f"- {line.removeprefix('withheld: ')}." for line in withheld(list(cells))]
+    return "## Withheld\n\n" + ("\n".join(lines) or "Nothing.")
+
+
+def _caveats(rows: Rows, cells: Sequence[Cell]) -> str:
+    """What the figures do not say."""
+    streams: dict[tuple[str, str, int], set[str]] = {}
+    for cell in ours(cells):
+        for run in cell.runs:
+            at = (cell.model, cell.workload, run.tokens)
+            streams.setdefault(at, set()).add(run.tokens_digest)
+    differ = sorted(
+        {f"{model}, {name}" for (model, name, _), found in streams.items() if len(found) > 1}
+    )
+    same = (
+        "Whatever K, the strategy and the place of the experts, this decoder emitted the same tokens "
+        "in all runs of a model and prompt."
+        if not differ
+        else f"Runs of this decoder emitted different tokens on: {'; '.join(differ)}."
+    )
+    return f"""## Caveats
+
+- {same}
+- The trained models have a million parameters. A pass over them is mostly the cost of starting small
+  operations; a pass over a real model is mostly reading weights, so that a few more positions cost
+  little. Speed-ups here say how near the decoder comes to the limit, not what a real model gains.
+- The random model's drafts are all but never accepted. It is there for what a rewind and its memory
+  cost at real widths, and for K=0.
+- MLX's {rows.header.machine["device"].upper()} backend runs a recurrence as one operation after the other, a step a position;
+  on a GPU it is one kernel.
+- Greedy decoding; ends of text are ignored, so that every run has its full length."""

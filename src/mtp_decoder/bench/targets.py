@@ -1,0 +1,145 @@
+"""What the figures are held to: ratios within one run, so that the computer matters little.
+
+A target is neither met nor missed if its figure is withheld, or if the bound lies inside the middle
+half of the runs: another run might say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mtp_decoder.bench.plan import DISK, MLX_LM
+from mtp_decoder.bench.summary import (
+    Cell,
+    Figure,
+    figure,
+    ours,
+    plain_of,
+    ratio,
+    reach,
+    reach_of_verify,
+    rewind_share,
+)
+from mtp_decoder.rewind import Rewind
+
+WIDE = "hidden-1024"
+"""The random model of hidden size 1024 and 12 layers, with 128 x 128 heads."""
+PLAIN_SPEED = 0.98
+REWIND_SHARE = 0.03
+BYTES = 100.0
+REACH = 0.9
+DEPTH, WORKLOAD = 3, "code"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One figure, and the bound it is held to; None where it stands beside one that is."""
+
+    what: str
+    where: str
+    figure: Figure
+    bound: float | None
+    at_least: bool = True
+    percent: bool = True
+
+    @property
+    def verdict(self) -> str:
+        """`met`, `missed`, `too close to call`, `withheld`; nothing where there is no bound."""
+        if self.figure.withheld:
+            return "withheld"
+        if self.bound is None:
+            return ""
+        ends = {self._holds(value) for value in self.figure.quartiles}
+        if len(ends) > 1:
+            return "too close to call"
+        return "met" if ends.pop() else "missed"
+
+    def _holds(self, value: float) -> bool:
+        assert self.bound is not None
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+def targets_of(cells: Sequence[Cell]) -> list[Target]:
+    """Every target there are rows for."""
+    return [*_plain_speed(cells), *_rewinds(cells), *_bytes(cells), *_reaches(cells)]
+
+
+def _plain_speed(cells: Sequence[Cell]) -> list[Target]:
+    """K=0 beside mlx-lm's own loop."""
+    found: list[Target] = []
+    for theirs in cells:
+        if theirs.arm.runtime != MLX_LM:
+            continue
+        for cell in ours(cells):
+            place = (cell.block, cell.workload, cell.arm.k)
+            if place == (theirs.block, theirs.workload, 0):
+                shown = ratio(cell, theirs, lambda run, beside: run.speed / beside.speed)
+                where = f"{cell.model}, {cell.workload}"
+                what = "K=0, speed beside mlx-lm's `generate_step`"
+                found.append(Target(what, where, shown, PLAIN_SPEED))
+    return found
+
+
+def _of_wide(cells: Sequence[Cell]) -> list[Cell]:
+    return [cell for cell in ours(cells) if cell.model == WIDE and cell.arm.k]
+
+
+def _rewinds(cells: Sequence[Cell]) -> list[Target]:
+    """Time of a rewind beside the verify pass's, the strategies beside each other."""
+    return [
+        Target(
+            f"rewind by {cell.arm.strategy}, time of the verify pass",
+            f"{cell.model}, K={cell.arm.k}, {cell.workload}",
+            rewind_share(cell),
+            REWIND_SHARE if cell.arm.strategy == Rewind.TAPE.value else None,
+            at_least=False,
+        )
+        for cell in _of_wide(cells)
+    ]
+
+
+def _bytes(cells: Sequence[Cell]) -> list[Target]:
+    """What snapshots of every position remember, in tapes."""
+    found: list[Target] = []
+    for cell in _of_wide(cells):
+        if cell.arm.strategy != Rewind.SNAPSHOT.value:
+            continue
+        for tape in _of_wide(cells):
+            same = (tape.block, tape.workload, tape.arm.k)
+            if tape.arm.strategy == Rewind.TAPE.value and same == (
+                cell.block,
+                cell.workload,
+                cell.arm.k,
+            ):
+                shown = _in_tapes(cell, tape)
+                where = f"{cell.model}, K={cell.arm.k}, {cell.workload}"
+                what = "bytes of snapshots, in tapes"
+                found.append(Target(what, where, shown, BYTES, percent=False))
+    return found
+
+
+def _in_tapes(snapshots: Cell, tape: Cell) -> Figure:
+    for cell in (snapshots, tape):
+        if cell.withheld:
+            return Figure((), cell.withheld)
+    most = max(run.bytes["remembered"] for run in snapshots.runs)
+    return figure([most / run.bytes["remembered"] for run in tape.runs])
+
+
+def _reaches(cells: Sequence[Cell]) -> list[Target]:
+    """The speed-up at K=3 on code as a share of what it could be."""
+    found: list[Target] = []
+    for cell in ours(cells):
+        plain = plain_of(cell, cells)
+        if (cell.arm.k, cell.workload) != (DEPTH, WORKLOAD) or plain is None or cell.model == WIDE:
+            continue
+        bound = REACH if cell.arm.strategy == Rewind.TAPE.value else None
+        on = ", experts on disk" if cell.arm.experts == DISK else ""
+        where = f"{cell.model}{on}, {cell.arm.strategy}"
+        names: list[tuple[str, Callable[[Cell, Cell], Figure], float | None]] = [
+            ("speed-up at K=3 on code, of the limit", reach, bound),
+            ("the same, of a limit in which drafts cost nothing", reach_of_verify, None),
+        ]
+        found += [Target(what, where, of(cell, plain), held) for what, of, held in names]
+    return found

@@ -1,0 +1,1 @@
+"""Tests of `mtp_decoder.bench`. Nothing here is held to a time."""
