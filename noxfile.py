@@ -111,6 +111,18 @@ def golden(session: nox.Session) -> None:
 
 
 @nox.session
+def gpu(session: nox.Session) -> None:
+    """Measure row-exact and fast mode on this machine's GPU; `-- --quick --device cpu` tries it.
+
+    Rows go to docs/results/gpu, and docs/gpu.md is written from them.
+    """
+    _install(session, "gpu" if sys.platform == "linux" else "suite")
+    session.run("python", "-m", "tests.gpu", *session.posargs)
+    if "--out" not in session.posargs:
+        session.run("python", "docs/gpu.py")
+
+
+@nox.session
 def faults(session: nox.Session) -> None:
     """Seed every fault into the decoder: which case notices, how fast, and what survives."""
     _install(session, "suite")

@@ -4,6 +4,8 @@ This is the probe of the model: where it fails, streams are compared with ties i
 states with runs of the same shape. Four draws, one of them without ties in an index.
 """
 
+from dataclasses import replace
+
 import mlx.core as mx
 
 from mtp_conformance import (
@@ -17,7 +19,7 @@ from mtp_conformance import (
     require_equal,
     target_arrays,
 )
-from mtp_conformance.grid import spread
+from mtp_conformance.grid import STRATEGIES, spread
 
 
 @case(
@@ -63,3 +65,37 @@ def test_prefill_equals_steps(oracles: Oracles, cell: Cell, witness: Witness) ->
         what=f"a prompt and {rounds} one-token steps",
     )
     witness.add(compared=compared)
+
+
+@case(
+    "control.rows.row-exact",
+    clause="row-exact-mode",
+    level="must",
+    needs=("logits", "state", "drafts", "row-exact"),
+    oracle="K=0 of the same runtime",
+    witness="logits rows and arrays compared after a reject",
+    since="0.1.0",
+    cells=spread(
+        models=("window", "ple", "qsa", "gdn-moe", "gdn+mlx-lm"), strategies=STRATEGIES, depths=(3,)
+    ),
+)
+def test_row_exact(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Told to decode row-exact, a runtime gives the bits of one-token steps, on any device."""
+    oracles.need(Capability.LOGITS, Capability.STATE, Capability.DRAFTS, Capability.ROW_EXACT)
+    group, k, accepted = oracles.group(cell), cell.k or 0, 1
+    session = group.open(replace(oracles.options(cell), row_exact=True))
+    session.prefill(group.prompt)
+    outcome = session.round(group.drafts(1, k, accepted))
+    rows = logits_of(outcome.logits)["logits"][: accepted + 1]
+    steps = mx.concatenate([group.plain_logits(i) for i in range(1, accepted + 2)])
+    what = "one-token steps"
+    compared = require_equal({"logits": rows}, {"logits": steps}, what=what, round=1)
+    compared += require_equal(
+        target_arrays(session.state()),
+        target_arrays(group.plain_state(accepted + 1)),
+        what=what,
+        round=1,
+    )
+    witness.add(
+        compared=compared, drafted=k, accepted=outcome.accepted, rejected=k - outcome.accepted
+    )

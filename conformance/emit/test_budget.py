@@ -37,7 +37,7 @@ def test_budget(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     group = oracles.group(cell)
     options, view = oracles.prefill_like(cell, stopped=True)
     k = cell.k or 0
-    with oracles.bits_against_steps(group, k, cell.strategy or ""):
+    with oracles.bits_against_prefill(group, k, cell.strategy or ""):
         for budget, session, made in _budgets(group, options, k, witness):
             compared = require_equal(
                 view(session.state()),
@@ -62,7 +62,7 @@ def test_tokens(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.GUESS)
     group = oracles.group(cell)
     k = cell.k or 0
-    with oracles.bits_against_steps(group, k, cell.strategy or ""):
+    with oracles.bits_against_prefill(group, k, cell.strategy or ""):
         for _, _, made in _budgets(group, oracles.options(cell), k, witness):
             witness.add(**made.engagement)
     witness.require(accepted=k)

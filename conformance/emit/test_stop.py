@@ -37,7 +37,7 @@ def test_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     group = oracles.group(cell)
     options, view = oracles.prefill_like(cell, stopped=True)
     k = cell.k or 0
-    with oracles.bits_against_steps(group, k, cell.strategy or ""):
+    with oracles.bits_against_prefill(group, k, cell.strategy or ""):
         for due, session, made in _stops(group, options, k, witness):
             compared = require_equal(
                 view(session.state()),
@@ -80,7 +80,7 @@ def _judge_tokens(oracles: Oracles, cell: Cell, witness: Witness, length: int) -
     oracles.need(Capability.STREAM, Capability.GUESS)
     group = oracles.group(cell)
     k = cell.k or 0
-    with oracles.bits_against_steps(group, k, cell.strategy or ""):
+    with oracles.bits_against_prefill(group, k, cell.strategy or ""):
         for _, _, made in _stops(group, oracles.options(cell), k, witness, (length,)):
             witness.add(**made.engagement)
     witness.require(accepted=k, inside=1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, as_counts, case, require_equal
-from mtp_conformance.grid import EXPERT_MODELS, spread
+from mtp_conformance.grid import EXPERT_MODELS, spread, with_trained
 from mtp_conformance.oracles import ExpertSizes
 from mtp_conformance.recording import alone, require_recorded
 
@@ -21,7 +21,8 @@ def budgets(sizes: ExpertSizes, profile: str) -> Sequence[int]:
 
 def cells(profile: str) -> Sequence[Cell]:
     """Models x K, each K with another strategy; by default each model with one of them."""
-    every = spread(models=EXPERT_MODELS, depths=DEPTHS, only_in_full=OTHERS)(profile)
+    zoo = spread(models=EXPERT_MODELS, depths=DEPTHS, only_in_full=OTHERS)
+    every = with_trained(zoo, depths=(3,), models=("flash-next-bytes",))(profile)
     return every[:: len(DEPTHS) + 1] if profile in ("default", "gate") else every
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, as_counts, case
-from mtp_conformance.grid import EXPERT_MODELS, spread
+from mtp_conformance.grid import EXPERT_MODELS, spread, with_trained
 
 SCRIPT = ((3, 1), (2, 0), (0, 0), (3, 3))
 """Rounds as (K, accepted)."""
@@ -17,10 +17,14 @@ COUNTS = ("requests", "hits", "reads", "bytes_read")
     oracle="the routing of the specification, and arithmetic",
     witness="experts read, and with room for all of them found in memory",
     since="0.1.0",
-    cells=spread(
-        models=EXPERT_MODELS,
+    cells=with_trained(
+        spread(
+            models=EXPERT_MODELS,
+            strategies=("tape", "rerun", "snapshot"),
+            only_in_full=("gdn-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm"),
+        ),
+        models=("flash-next-bytes",),
         strategies=("tape", "rerun", "snapshot"),
-        only_in_full=("gdn-next", "gdn-moe+mlx-lm", "gdn-next+mlx-lm"),
     ),
 )
 def test_counts_are_exact(oracles: Oracles, cell: Cell, witness: Witness) -> None:

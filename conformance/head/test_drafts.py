@@ -5,13 +5,24 @@ from dataclasses import replace
 
 from mtp_conformance import Capability, Cell, Oracles, Unsupported, Witness, case
 from mtp_conformance.exactness import StateDiffers
-from mtp_conformance.grid import spread
+from mtp_conformance.grid import spread, with_trained
 
 LENGTH = 12
 CLOSE = 2.0**-10
 """Drafts this close to their runner-up are not held to it: other kernels may round otherwise."""
-_SPREAD = spread(
-    models=("attn", "gdn-mtp2", "flash-next", "gdn-agree", "gdn-agree+mlx-lm", "gdn-moe+mlx-lm"),
+_SPREAD = with_trained(
+    spread(
+        models=(
+            "attn",
+            "gdn-mtp2",
+            "flash-next",
+            "gdn-agree",
+            "gdn-agree+mlx-lm",
+            "gdn-moe+mlx-lm",
+        ),
+        strategies=("tape",),
+        depths=(4,),
+    ),
     strategies=("tape",),
     depths=(4,),
 )

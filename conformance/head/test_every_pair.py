@@ -39,7 +39,7 @@ def test_one_row_a_pair(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     group = oracles.group(cell)
     session = group.prefilled(oracles.options(cell))
     emitted, anchors = 1, list(range(len(group.prompt) - 1))
-    with oracles.bits_against_steps(group, max(k for k, _ in SCRIPT)):
+    with oracles.bits_against_prefill(group, max(k for k, _ in SCRIPT)):
         for number, (k, accepted) in enumerate(SCRIPT, start=1):
             outcome = session.round(group.drafts(emitted, k, accepted))
             due = group.stream(emitted + accepted + 1)[emitted:]

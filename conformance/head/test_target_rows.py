@@ -29,7 +29,7 @@ def test_rows_from_target(oracles: Oracles, cell: Cell, witness: Witness) -> Non
     group = oracles.group(cell)
     options = oracles.options(cell, head_rows="target")
     session = group.prefilled(options)
-    with oracles.bits_against_steps(group, max(k for k, _ in SCRIPT), options.strategy):
+    with oracles.bits_against_prefill(group, max(k for k, _ in SCRIPT), options.strategy):
         emitted = 1
         for number, (k, accepted) in enumerate(SCRIPT, start=1):
             outcome = session.round(group.drafts(emitted, k, accepted))

@@ -43,7 +43,7 @@ def test_after_stop(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     options, view = oracles.prefill_like(cell)
     k = cell.k or 0
     stream = group.stream(2 * k + 4)
-    with oracles.bits_against_steps(group, k):
+    with oracles.bits_against_prefill(group, k):
         for end in range(1, k + 4):
             session = group.open(options)
             last, before = stream[end - 1], stream[: end - 1]
@@ -79,7 +79,7 @@ def test_after_rounds(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     group = oracles.group(cell)
     oracles.need_depth(3)
     options, view = oracles.prefill_like(cell)
-    with oracles.bits_against_steps(group, 3):
+    with oracles.bits_against_prefill(group, 3):
         session = group.open(options)
         emitted = list(session.prefill(group.prompt).tokens)
         for k, accepted in SCRIPT:

@@ -3,7 +3,7 @@
 One evaluation of mlx after the other is made to fail, until a call goes through without.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from mtp_conformance import (
     Capability,
@@ -15,12 +15,13 @@ from mtp_conformance import (
     require_tokens,
 )
 from mtp_conformance.checked import CheckedSession
+from mtp_conformance.failing import each_failure
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.grid import LIFECYCLE_MODELS, spread
 from mtp_conformance.protocol import Outcome
 
-MOST = 60
-"""Evaluations of one call that are made to fail, in turn."""
+TURN = (10, 256, 97, 101, 32)
+"""What the user says next; an end of text stands in it."""
 
 
 @case(
@@ -31,7 +32,7 @@ MOST = 60
     witness="evaluations that failed",
     faults=("L2", "L3"),
     since="0.1.0",
-    cells=spread(models=LIFECYCLE_MODELS[::2], depths=(3,)),
+    cells=spread(models=LIFECYCLE_MODELS[::2], depths=(3,), not_by_default=("qsa",)),
 )
 def test_in_a_round(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A round that fails at any evaluation leaves the frontier, or a session that says no.
@@ -41,27 +42,88 @@ def test_in_a_round(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STATE, Capability.DRAFTS)
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
     drafts = group.drafts(1, k, 1)
-    twin = group.prefilled(options)
-    before, due = twin.state(), twin.round(drafts)
+    _require_undone(
+        oracles,
+        witness,
+        lambda: group.prefilled(options),
+        lambda session: session.round(drafts),
+        what="a round",
+        number=1,
+    )
+
+
+@case(
+    "lifecycle.exceptions.in-a-turn",
+    clause="exception-safety",
+    needs=("continue", "state", "drafts"),
+    oracle="the state before the turn; the same turn in which nothing failed",
+    witness="evaluations that failed, after a round with a reject",
+    faults=("L3",),
+    since="0.1.0",
+    cells=spread(models=("window", *LIFECYCLE_MODELS[::2]), not_by_default=LIFECYCLE_MODELS[::2]),
+)
+def test_in_a_turn(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """A turn that fails at any evaluation leaves the end of the last, or a session that says no.
+
+    The caches then take the same turn as if it had never been tried.
+    """
+    oracles.need(Capability.CONTINUE, Capability.STATE, Capability.DRAFTS)
+    oracles.need_depth(2)
+    group, options = oracles.group(cell), oracles.options(cell)
+    drafts = group.drafts(1, 2, 1)
+
+    def make() -> CheckedSession:
+        session = group.prefilled(options)
+        accepted = session.round(drafts).accepted
+        witness.add(drafted=2, accepted=accepted, rejected=2 - accepted)
+        return session
+
+    _require_undone(oracles, witness, make, lambda s: s.extend(TURN), what="a turn")
+    witness.require(rejected=1)
+
+
+def _require_undone(
+    oracles: Oracles,
+    witness: Witness,
+    make: Callable[[], CheckedSession],
+    call: Callable[[CheckedSession], Outcome],
+    *,
+    what: str,
+    number: int | None = None,
+) -> None:
+    """Fail a call at each of its evaluations and demand the state before it, and then the call.
+
+    Args:
+        oracles: of the runtime.
+        witness: counts failures, refusals and arrays compared.
+        make: a session in which the call is due.
+        call: what is made to fail.
+        what: names it.
+        number: of the round, in messages.
+
+    Raises:
+        AssertionError: another token was emitted.
+        StateDiffers: names layer and component.
+    """
+    twin = make()
+    before, due = twin.state(), call(twin)
     after = twin.state()
-    for failed, session, done in _failing(
-        oracles, lambda: group.prefilled(options), lambda session: session.round(drafts)
-    ):
+    for failed, session, done in each_failure(oracles, make, call):
         if done is None:
             try:
                 left = session.state()
-                done = session.round(drafts)  # noqa: PLW2901  (what is compared)
+                done = call(session)  # noqa: PLW2901  (what is compared)
             except RuntimeFailure:
-                fresh = group.prefilled(options).round(drafts)
-                what = f"a round in which nothing failed, after evaluation {failed} did elsewhere"
-                compared = require_tokens(fresh.tokens, due.tokens, what=what)
+                fresh = call(make())
+                said = f"{what} in which nothing failed, after evaluation {failed} did elsewhere"
+                compared = require_tokens(fresh.tokens, due.tokens, what=said)
                 witness.add(failed=1, refused=1, compared=compared)
                 continue
-            what = f"the state before a round whose evaluation {failed} failed"
-            witness.add(compared=require_equal(left, before, what=what, round=1))
-        what = f"a round in which nothing failed, not evaluation {failed}"
-        compared = require_tokens(done.tokens, due.tokens, what=what)
-        compared += require_equal(session.state(), after, what=what, round=1)
+            said = f"the state before {what} whose evaluation {failed} failed"
+            witness.add(compared=require_equal(left, before, what=said, round=number))
+        said = f"{what} in which nothing failed, not evaluation {failed}"
+        compared = require_tokens(done.tokens, due.tokens, what=said)
+        compared += require_equal(session.state(), after, what=said, round=number)
         witness.add(compared=compared, failed=1)
     witness.require(failed=1)
 
@@ -83,7 +145,7 @@ def test_in_a_prompt(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     twin = group.open(options)
     due = twin.prefill(group.prompt)
     state = twin.state()
-    for failed, session, done in _failing(
+    for failed, session, done in each_failure(
         oracles, lambda: group.open(options), lambda session: session.prefill(group.prompt)
     ):
         if done is None:
@@ -100,25 +162,3 @@ def test_in_a_prompt(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         compared += require_equal(session.state(), state, what=what)
         witness.add(compared=compared, failed=1)
     witness.require(failed=1)
-
-
-def _failing(
-    oracles: Oracles,
-    make: Callable[[], CheckedSession],
-    call: Callable[[CheckedSession], Outcome],
-) -> Iterator[tuple[int, CheckedSession, Outcome | None]]:
-    """Fail one evaluation of a call after the other, each in a session of its own.
-
-    Yields:
-        Number of the evaluation, the session, and what the call gave if it gave anything.
-    """
-    for number in range(1, MOST + 1):
-        session, done = make(), None
-        with oracles.runtime.failing(number) as raised:
-            try:
-                done = call(session)
-            except RuntimeFailure:
-                done = None
-        if not raised[0]:
-            return
-        yield number, session, done

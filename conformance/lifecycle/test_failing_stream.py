@@ -18,8 +18,8 @@ from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.grid import spread
 from mtp_conformance.group import State
 
-LENGTH, MOST, STEP = 9, 60, 3
-"""Tokens of a stream; evaluations that are made to fail, every third of them."""
+LENGTH, MOST, STEP = 9, 80, 4
+"""Tokens of a stream; evaluations that are made to fail, every fourth of them."""
 
 
 @case(
@@ -43,7 +43,7 @@ def test_in_a_stream(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     options, view = oracles.prefill_like(cell)
     stream = group.stream(LENGTH)
     guess = [(t + 1) % 256 if i % 3 == 2 else t for i, t in enumerate(stream)]
-    with oracles.bits_against_steps(group, k):
+    with oracles.bits_against_prefill(group, k):
         due = [view(group.direct_state(rounds)) for rounds in range(LENGTH)]
 
         def decode(session: CheckedSession) -> tuple[int, ...]:

@@ -37,7 +37,7 @@ def test_after_others(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.held_after_stop(1)
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
     other = oracles.group(replace(cell, model=SAME_SHAPE[str(cell.model)]))
-    with oracles.bits_against_steps(group, k), oracles.bits_against_steps(other, k):
+    with oracles.bits_against_prefill(group, k), oracles.bits_against_prefill(other, k):
         tokens, state = _answer(oracles, group, options, k, SHORT, witness)
         _answer(oracles, group, options, k, LONG, witness)
         _answer(oracles, other, options, k, SHORT, witness)

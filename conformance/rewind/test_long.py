@@ -16,7 +16,7 @@ from mtp_conformance import (
     target_arrays,
 )
 from mtp_conformance.claims import require_round
-from mtp_conformance.grid import CLASS_MODELS, spread
+from mtp_conformance.grid import CLASS_MODELS, spread, with_trained
 from mtp_conformance.group import Group, State
 from mtp_conformance.protocol import Options
 from mtp_conformance.rounds import Script
@@ -34,7 +34,9 @@ CHECKED_EVERY = 25
     witness="accepts and rejects",
     faults=("R14",),
     since="0.1.0",
-    cells=spread(only_in_full=CLASS_MODELS, not_by_default=("attn", "gdn-moe", "ple", "qsa")),
+    cells=with_trained(
+        spread(only_in_full=CLASS_MODELS, not_by_default=("attn", "gdn-moe", "ple", "qsa"))
+    ),
 )
 def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Through 200 rounds of random depth and accepts no cache keeps a trace of any reject.
@@ -55,7 +57,9 @@ def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
             _against_steps(group, options, script, Witness(), view, every=1)
             raise
     except AssertionError as error:
-        if oracles.condemns(group.key, range(1, DEEPEST + 1), error, options.strategy):
+        if oracles.condemns(
+            group.key, range(1, DEEPEST + 1), error, options.strategy, prefill=True
+        ):
             raise
         require_other_tails(group, options, script, witness, every=CHECKED_EVERY)
     witness.require(accepted=ROUNDS // 10, rejected=ROUNDS // 10)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_stream
-from mtp_conformance.grid import AGREEING_MODELS, spread
+from mtp_conformance.grid import AGREEING_MODELS, spread, with_trained
 
 LENGTHS = (32, 128)
 """Tokens; the second where every draft of the first stood, or none."""
@@ -16,7 +16,7 @@ LENGTHS = (32, 128)
     oracle="K=0 of the same runtime",
     witness="accepts and rejects of the head's own drafts, from models whose head is often right",
     since="0.1.0",
-    cells=spread(models=AGREEING_MODELS, depths=(1, 2, 3, 5)),
+    cells=with_trained(spread(models=AGREEING_MODELS, depths=(1, 2, 3, 5)), depths=(1, 2, 3, 5)),
 )
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with the head's own drafts emits the tokens of K=0."""

@@ -1,7 +1,7 @@
 """Plain decoding by one call and by single rounds is the same decoder."""
 
 from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_tokens
-from mtp_conformance.grid import AGREEING_MODELS, CLASS_MODELS, MODELS, spread
+from mtp_conformance.grid import AGREEING_MODELS, CLASS_MODELS, MODELS, spread, with_trained
 
 LENGTH = 12
 
@@ -13,7 +13,9 @@ LENGTH = 12
     oracle="rounds without drafts, of the same runtime",
     witness="tokens compared",
     since="0.1.0",
-    cells=spread(models=(*MODELS, *CLASS_MODELS, *AGREEING_MODELS), depths=(0,)),
+    cells=with_trained(
+        spread(models=(*MODELS, *CLASS_MODELS, *AGREEING_MODELS), depths=(0,)), depths=(0,)
+    ),
 )
 def test_generate_equals_rounds(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """`generate` with K=0 emits what a prefill and rounds without drafts emit."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -39,10 +40,15 @@ _UNSUPPORTED = "unsupported:"
 
 
 class CheckedRuntime:
-    """A runtime whose every answer is checked."""
+    """A runtime whose every answer is checked.
 
-    def __init__(self, runtime: Runtime) -> None:
+    Attributes:
+        row_exact: whether all of its sessions are told to decode row-exact.
+    """
+
+    def __init__(self, runtime: Runtime, *, row_exact: bool = False) -> None:
         self._runtime = runtime
+        self.row_exact = row_exact
         self.description: Description = self.answer(
             "describe", runtime.describe, answers.description
         )
@@ -75,6 +81,10 @@ class CheckedRuntime:
         except answers.BadAnswer as error:
             tail = getattr(self._runtime, "stderr_tail", str)()
             raise RuntimeFailure(str(error), tail) from error
+
+    def told(self, options: Options) -> Options:
+        """Options as they are handed to the runtime."""
+        return replace(options, row_exact=True) if self.row_exact else options
 
     def offers(self, *capabilities: Capability) -> bool:
         """Whether the runtime lists all of these."""
@@ -153,8 +163,8 @@ class CheckedSession:
     ) -> None:
         self._runtime = runtime
         self._origin = (model, checkpoint)
-        self._options = options
-        self._inner = inner or runtime.start(model, checkpoint, options)
+        self._options = runtime.told(options)
+        self._inner = inner or runtime.start(model, checkpoint, self._options)
         self._steps: Steps = ()
         runtime.watch(self, self._inner)
 
@@ -270,7 +280,7 @@ class CheckedSession:
 
     def fork(self, options: Options | None = None) -> CheckedSession:
         """An independent session at the same place; decoded again where the runtime cannot."""
-        chosen = options or self._options
+        chosen = self._runtime.told(options or self._options)
         inner = None
         if self._runtime.offers(Capability.FORK):
             self._runtime.close_dropped()

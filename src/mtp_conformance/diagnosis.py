@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import mlx.core as mx
 
@@ -33,7 +33,31 @@ _WORDS = {
     "index_keys": "raw index keys",
     "index_offset": "index offset",
     "hidden": "hidden state",
+    "keys_scales": "scales of the keys",
+    "keys_biases": "biases of the keys",
+    "values_scales": "scales of the values",
+    "values_biases": "biases of the values",
 }
+_PLURAL = frozenset(
+    f"{rows}{part}" for rows in ("keys", "values") for part in ("", "_scales", "_biases")
+) | {"index_keys", "open_block", "pooled"}
+
+
+class _Speech(NamedTuple):
+    """The words that agree with what a sentence is about."""
+
+    is_: str
+    has: str
+    was: str
+    it: str
+    one: str
+    looks: str
+    matches: str
+    so_does_that: str
+
+
+_SINGULAR = _Speech("is", "has", "was", "it", "one", "looks", "matches", "so does that")
+_OF_SEVERAL = _Speech("are", "have", "were", "they", "ones", "look", "match", "so do those")
 _NARROW = (mx.bfloat16, mx.float16)
 _FEW_ULP = 64
 _FRONTIER = "the frontier"
@@ -101,9 +125,11 @@ def told(rerun: Rerun) -> str | None:
     if not wrong:
         return None
     name = wrong[0]
-    said = _placed(rerun, name) or _odd(rerun, name) or "matches the state of no other token count"
+    speech = _speech(name)
+    said = _placed(rerun, name) or _odd(rerun, name)
+    said = said or f"{speech.matches} the state of no other token count"
     others = [other for other in wrong[1:] if split_name(other)[1] == split_name(name)[1]]
-    also = f" (so does that of {_listed(others)})" if others else ""
+    also = f" ({speech.so_does_that} of {_listed(others)})" if others else ""
     latch = ""
     if rerun.rounds > 1:
         latch = "; one round does not show it, so something of the round before is still in use"
@@ -185,43 +211,50 @@ def _placed(rerun: Rerun, name: str) -> str | None:
     ends = [i for i, state in enumerate(rerun.after) if _same(found, state.get(name))]
     if ends:
         last = rerun.k if name.startswith("head.") else rerun.k + 1  # the last draft has no row
-        return _at(rerun, min(ends, key=lambda i: (abs(i - rerun.kept), i)), last)
+        nearest = min(ends, key=lambda i: (abs(i - rerun.kept), i))
+        return _at(rerun, nearest, last, _speech(name))
     for back, state in rerun.earlier.items():
         if _same(found, state.get(name)):
-            return f"is the one of {_count(back)} before the frontier: an older record was used"
+            speech = _speech(name)
+            return (
+                f"{speech.is_} the {speech.one} of {_count(back)} before the frontier: an older "
+                "record was used"
+            )
     return None
 
 
-def _at(rerun: Rerun, position: int, last: int) -> str:
+def _at(rerun: Rerun, position: int, last: int, speech: _Speech) -> str:
     off = position - rerun.kept
+    is_, _, was, it, *_ = speech
     if position == last and off > 1:
         return (
-            f"is {_count(off)} ahead of the frontier, at the end of the verify window: it was not "
-            "rewound"
+            f"{is_} {_count(off)} ahead of the frontier, at the end of the verify window: "
+            f"{it} {was} not rewound"
         )
     if position == 0:
         return (
-            f"is {_count(-off)} behind the frontier, where it was before the round: it was put "
-            "back and the accepted tokens were not run again"
+            f"{is_} {_count(-off)} behind the frontier, where {it} {was} before the round: "
+            f"{it} {was} put back and the accepted tokens were not run again"
         )
     side = "ahead of" if off > 0 else "behind"
     kept = "a" if off == -1 else f"a{off + 1:+d}"
-    hint = " (the end of the verify window: perhaps it was not rewound)"
+    hint = f" (the end of the verify window: perhaps {it} {was} not rewound)"
     return (
-        f"is {_count(abs(off))} {side} the frontier; looks like a rewind to {kept} positions"
-        + hint * (position == last)
+        f"{is_} {_count(abs(off))} {side} the frontier; {speech.looks} like a rewind to {kept} "
+        "positions" + hint * (position == last)
     )
 
 
 def _odd(rerun: Rerun, name: str) -> str | None:
     """What an array looks like that is the right one of no place."""
     found, due = rerun.found.get(name), rerun.due.get(name)
+    is_, _, _, it, *_ = _speech(name)
     if found is None:
-        return "is missing: reset to empty, not rewound"
+        return f"{is_} missing: reset to empty, not rewound"
     if due is None:
-        return "is there although it is due to be empty"
+        return f"{is_} there although {it} {is_} due to be empty"
     if found.dtype != due.dtype:
-        return f"is {_type(found)}, {_type(due)} is due: stored in another type on the way"
+        return f"{is_} {_type(found)}, {_type(due)} is due: stored in another type on the way"
     if found.shape != due.shape:
         return _by_size(name, found, due)
     return _by_values(name, found, due)
@@ -229,10 +262,10 @@ def _odd(rerun: Rerun, name: str) -> str | None:
 
 def _by_values(name: str, found: mx.array, due: mx.array) -> str | None:
     if not mx.abs(found.astype(mx.float32)).max().item():
-        return "is all zeros: wiped, not rewound"
+        return f"{_speech(name).is_} all zeros: wiped, not rewound"
     if name.endswith(".ngram") and (found == EOS).all().item():
         return "is all end-of-text: reset, not rewound"
-    return _rounded(found, due)
+    return _rounded(found, due, _speech(name))
 
 
 def _by_size(name: str, found: mx.array, due: mx.array) -> str | None:
@@ -242,24 +275,29 @@ def _by_size(name: str, found: mx.array, due: mx.array) -> str | None:
     more = found.shape[axis] - due.shape[axis]
     what = "block" if axis == 1 else "row"
     count = f"{_NUMBERS[min(abs(more), 6)]} {what}{'s' * (abs(more) > 1)}"
-    return f"has {count} too {'many' if more > 0 else 'few'}"
+    return f"{_speech(name).has} {count} too {'many' if more > 0 else 'few'}"
 
 
-def _rounded(found: mx.array, due: mx.array) -> str | None:
+def _rounded(found: mx.array, due: mx.array, speech: _Speech) -> str | None:
     if not mx.issubdtype(due.dtype, mx.floating):
         return None
+    is_, _, _, it, one, *_ = speech
     for dtype in _NARROW:
         if due.dtype == mx.float32 and _same(found, due.astype(dtype).astype(due.dtype)):
             name = str(dtype).removeprefix("mlx.core.")
-            return f"is the right one rounded to {name}: it went through a narrower type"
+            return f"{is_} the right {one} rounded to {name}: {it} went through a narrower type"
     difference = bits_equal(found, due)
     if difference is not None and difference.ulp is not None and difference.ulp <= _FEW_ULP:
-        return f"is {difference.ulp} ULP off: the right tokens, by other arithmetic"
+        return f"{is_} {difference.ulp} ULP off: the right tokens, by other arithmetic"
     return None
 
 
 def _same(one: mx.array, other: mx.array | None) -> bool:
     return other is not None and bits_equal(one, other) is None
+
+
+def _speech(name: str) -> _Speech:
+    return _OF_SEVERAL if split_name(name)[1] in _PLURAL else _SINGULAR
 
 
 def _spoken(name: str) -> str:

@@ -84,11 +84,14 @@ def oracles(
     try:
         folder = tmp_path_factory.mktemp("checkpoints")
         materials = builtin.zoo_materials(folder, cast("int", config.getoption("seed")))
-        found = Oracles(runtime, materials)
+        row_exact = cast("bool", config.getoption("row_exact"))
+        found = Oracles(runtime, materials, row_exact=row_exact)
     except RuntimeFailure as error:
-        pytest.exit(f"--runtime-cmd {command}: {error}", returncode=2)
+        given = config.getoption("runtime") if command is None else command
+        option = "--runtime" if command is None else "--runtime-cmd"
+        pytest.exit(f"{option} {given}: {error}", returncode=2)
     compiles = config.getoption("mx_compile") if process is None else "as its process decides"
-    card = {**card_of(found.description), "mx_compile": compiles}
+    card = {**card_of(found.description), "mx_compile": compiles, "row_exact": row_exact}
     describe_runtime(config, card)
     yield found
     if process is not None:

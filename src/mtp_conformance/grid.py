@@ -8,11 +8,11 @@ by: the families they know, every strategy of theirs, the depths that most of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from mtp_conformance.case import Cell
+from mtp_conformance.case import Cell, Cells
 
 MODELS = ("attn", "gdn", "gdn-moe", "gdn-mtp2", "window", "ple", "qsa", "flash-next")
 """Models of the zoo."""
@@ -22,6 +22,15 @@ AGREEING_MODELS = ("gdn-agree", "gdn-agree+mlx-lm")
 
 CLASS_MODELS = ("gdn+mlx-lm", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Checkpoints of the zoo in mlx-lm's own model classes."""
+
+TRAINED_MODELS = ("qwen3_5-bytes", "flash-next-bytes", "qwen3_5-bytes+mlx-lm")
+"""Trained checkpoints: heads that are right as often as real ones, and logits that nearly tie.
+
+They run in `nightly` and `full`, in bfloat16, as they were shipped.
+"""
+TRAINED_STARTS = (0, 40)
+"""Where their prompts start in the text: code, and prose."""
+TRAINED_LENGTH = 36
 
 PEER_MODELS = ("attn", "gdn", "gdn-agree", "gdn-moe", "gdn-next", "flash-next")
 """Models of families that other runtimes open, in profile `peers`."""
@@ -47,7 +56,12 @@ ROUNDS = tuple((k, accepted) for k in DEPTHS for accepted in range(k + 1))
 
 
 def dtypes_of(model: str) -> tuple[str, ...]:
-    """Data types a model runs in everywhere: mlx-lm's experts need float32 on the CPU backend."""
+    """Data types a model runs in everywhere.
+
+    mlx-lm's experts need float32 on the CPU backend; trained models are bfloat16.
+    """
+    if model in TRAINED_MODELS:
+        return DTYPES[1:]
     return DTYPES[:1] if model in EXPERT_MODELS and "+" in model else DTYPES
 
 
@@ -122,7 +136,8 @@ def one_round(profile: str) -> Sequence[Cell]:
         return [replace(c, dtype=DTYPES[0]) if c.model in EXPERT_MODELS else c for c in cells]
     axes = product(enumerate(MODELS), enumerate(STRATEGIES), ROUNDS)
     cells = [_round_cell(m, i, s, j, k, a) for (i, m), (j, s), (k, a) in axes]
-    classes = product(enumerate(CLASS_MODELS), enumerate(ROUNDS))
+    others = (*CLASS_MODELS, *(() if profile in QUICK else TRAINED_MODELS))
+    classes = product(enumerate(others), enumerate(ROUNDS))
     for (i, model), (n, (k, accepted)) in classes:
         j = (n + i) % len(STRATEGIES)
         cells.append(_round_cell(model, i, STRATEGIES[j], j, k, accepted))
@@ -142,7 +157,7 @@ def one_round_in_turn(profile: str) -> Sequence[Cell]:
 
 def _is_its_turn(cell: Cell) -> bool:
     if cell.model not in MODELS or cell.strategy is None:
-        return True  # classes have one strategy a round already
+        return True  # the others have one strategy a round already
     turn = MODELS.index(cell.model) + (cell.k or 0) + (cell.accepted or 0)
     return STRATEGIES.index(cell.strategy) == turn % len(STRATEGIES)
 
@@ -155,7 +170,7 @@ def _round_cell(model: str, i: int, strategy: str, j: int, k: int, accepted: int
 
 
 def _every_round() -> Iterator[Cell]:
-    for model in (*MODELS, *CLASS_MODELS):
+    for model in (*MODELS, *CLASS_MODELS, *TRAINED_MODELS):
         axes = product(STRATEGIES, ROUNDS, dtypes_of(model), PROMPT_LENGTHS)
         for strategy, (k, accepted), dtype, prompt_length in axes:
             yield Cell(model, strategy, k, accepted, dtype, prompt_length)
@@ -169,7 +184,7 @@ def spread(
     every_strategy: bool = False,
     only_in_full: Sequence[str] = (),
     not_by_default: Sequence[str] = (),
-) -> Callable[[str], Sequence[Cell]]:
+) -> Cells:
     """Cells of model x strategy x K, the other axes by profile.
 
     Args:
@@ -207,3 +222,35 @@ def spread(
         return found[::5] if profile == "smoke" else found
 
     return cells
+
+
+def with_trained(
+    cells: Cells,
+    *,
+    models: Sequence[str] = TRAINED_MODELS,
+    strategies: Sequence[str] = STRATEGIES,
+    depths: Sequence[int | None] = (None,),
+) -> Cells:
+    """The cells, and in profiles with time those of trained models after code and after prose.
+
+    Args:
+        cells: of the zoo.
+        models: the trained ones.
+        strategies: values of the axis; in `nightly` one in turn.
+        depths: values of K; None leaves the axis out.
+    """
+
+    def more(profile: str) -> Sequence[Cell]:
+        if profile not in ("nightly", "full"):
+            return cells(profile)
+        found = list(cells(profile))
+        axes = product(enumerate(models), enumerate(depths), enumerate(TRAINED_STARTS))
+        for (i, model), (n, k), (s, start) in axes:
+            for j, strategy in enumerate(strategies):
+                if profile == "full" or j == (i + n + s) % len(strategies):
+                    extra = (("start", start),)
+                    dtype = dtypes_of(model)[0]
+                    found.append(Cell(model, strategy, k, None, dtype, TRAINED_LENGTH, extra))
+        return found
+
+    return more

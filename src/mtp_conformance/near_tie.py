@@ -165,6 +165,22 @@ def _divergence(group: Group, index: int, token: int, expected: int) -> Divergen
     return Divergence(index, token, expected, chosen - other, (chosen - other) / ulp)
 
 
+def runners_up(group: Group, length: int) -> list[Divergence]:
+    """The second likeliest token at every index K=0 chose one from by a round, nearest races first.
+
+    Args:
+        group: of a runtime with logits.
+        length: tokens of the K=0 stream, the prefill's included, which has no race.
+    """
+    found: list[Divergence] = []
+    for index, expected in enumerate(group.stream(length)[1:], start=1):
+        row = group.plain_logits(index)[0]
+        others = mx.where(mx.arange(row.shape[0]) == expected, -mx.inf, row)
+        token = cast("int", others.argmax().item())
+        found.append(_divergence(group, index, token, expected))
+    return sorted(found, key=lambda race: race.ulps)
+
+
 def _told(ladder: Sequence[tuple[int, int | None]]) -> str:
     steps = (f"K={k} " + ("never" if at is None else f"at {at}") for k, at in ladder)
     return f"first divergence: {', '.join(steps)}"

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from mtp_conformance.case import Cell
 from mtp_conformance.checked import CheckedRuntime
-from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
+from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal, same_state
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import ForkMovedOriginal, Group, GroupKey, State, target_arrays
 from mtp_conformance.protocol import Capability, Options, Runtime
@@ -75,13 +75,23 @@ class NotDeterministic(Exception):
 
 
 class Oracles:
-    """Groups by model, data type and prompt; the last few are kept."""
+    """Groups by model, data type and prompt; the last few are kept.
+
+    With `row_exact` the runtime decodes row-exact, and bits are demanded on any backend.
+
+    Raises:
+        RuntimeFailure: the runtime's card is none, or it has no row-exact mode.
+    """
 
     groups_kept = 4
 
-    def __init__(self, runtime: Runtime, materials: Materials) -> None:
-        self.runtime = CheckedRuntime(runtime)
+    def __init__(self, runtime: Runtime, materials: Materials, *, row_exact: bool = False) -> None:
+        self.runtime = CheckedRuntime(runtime, row_exact=row_exact)
         self.description = self.runtime.description
+        if row_exact and not self.runtime.offers(Capability.ROW_EXACT):
+            raise RuntimeFailure(
+                f"{self.description.name} has no row-exact mode; judge it without --row-exact"
+            )
         self._materials = materials
         self._groups: Groups = OrderedDict()
         self._drawn: Groups = OrderedDict()
@@ -182,7 +192,7 @@ class Oracles:
         """
         self.options(cell)
         self.need_depth(cell.k or 0)
-        control = self.key(cell)._replace(prompt_length=0)
+        control = self.key(cell)._replace(prompt_length=0, quantized_kv_start=0)
         if control not in self._deterministic:
             try:
                 self.check_determinism(cell)
@@ -267,10 +277,17 @@ class Oracles:
 
         Three draws of prompt and drafts; one row that differs in one of them is enough for no.
         A runtime that shows no logits is taken to be exact, and so is one whose logits are apart
-        by more than rounding can be: nothing may be loosened for either.
+        by more than rounding can be: nothing may be loosened for either. One that decodes
+        row-exact has promised it.
         """
+        if self.runtime.row_exact:
+            return True
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
             return True
+        return self.found_exact(key, k, strategy)
+
+    def found_exact(self, key: GroupKey, k: int, strategy: str = "") -> bool:
+        """As `exact`, found out whatever is promised."""
         return self._exact_over(key, k, strategy, _DRAWS)
 
     def _exact_over(self, key: GroupKey, k: int, strategy: str, draws: Sequence[int]) -> bool:
@@ -280,15 +297,39 @@ class Oracles:
             self._exact[name] = all(exact)
         return self._exact[name]
 
+    def prefill_exact(self, key: GroupKey) -> bool:
+        """Whether one pass over many tokens gives the loaded model the bits of one-row steps.
+
+        Of three draws; a runtime that shows no state is taken to be.
+        """
+        if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):
+            return True
+        name = (_drawn(key, 0), 0, "prefill", len(_DRAWS))
+        if name not in self._exact:
+            groups = (self._draw(key, start) for start in _DRAWS)
+            self._exact[name] = all(_prefill_is_exact(group) for group in groups)
+        return self._exact[name]
+
     def condemns(
-        self, key: GroupKey, depths: Iterable[int], error: AssertionError, strategy: str = ""
+        self,
+        key: GroupKey,
+        depths: Iterable[int],
+        error: AssertionError,
+        strategy: str = "",
+        *,
+        prefill: bool = False,
     ) -> bool:
         """Whether a difference from one-row steps is a fault: nothing but exactness explains it.
 
         Some kernels differ for some values only, so a difference is held against more draws than
-        the probe's before it counts; shapes, types and NaN never differ by rounding.
+        the probe's before it counts; shapes, types and NaN never differ by rounding. With
+        `prefill` what was compared came from one pass over many tokens, of which row-exact decoding
+        promises nothing.
         """
         used = [k for k in set(depths) if k]
+        unlike = prefill and not self.prefill_exact(key)
+        if unlike or self.runtime.row_exact:
+            return not unlike
         if not all(self.exact(key, k, strategy) for k in used):
             return False
         found = error.difference if isinstance(error, StateDiffers) else None
@@ -324,7 +365,15 @@ class Oracles:
         return equal or not all(_alike(*pair, MOST_ROUNDING[key.dtype]) for pair in pairs)
 
     @contextmanager
-    def bits_against_steps(self, group: Group, k: int, strategy: str = "") -> Generator[None]:
+    def bits_against_prefill(self, group: Group, k: int, strategy: str = "") -> Generator[None]:
+        """Enclose a claim of bits against a pass over many tokens; see `bits_against_steps`."""
+        with self.bits_against_steps(group, k, strategy, prefill=True):
+            yield
+
+    @contextmanager
+    def bits_against_steps(
+        self, group: Group, k: int, strategy: str = "", *, prefill: bool = False
+    ) -> Generator[None]:
         """Enclose a claim of bits against one-row steps.
 
         Where it fails and the runtime turns out to round a pass of K+1 rows otherwise than
@@ -339,8 +388,13 @@ class Oracles:
             # Equal tokens that end too late or too early are no matter of rounding.
             if isinstance(error, CountDiffers):
                 raise
-            if self.condemns(group.key, [k], error, strategy):
+            if self.condemns(group.key, [k], error, strategy, prefill=prefill):
                 raise
+            if prefill and not self.prefill_exact(group.key):
+                raise Inconclusive(
+                    "one pass over many tokens rounds otherwise than one-token steps do here; bits "
+                    "against a prefill need a device on which it does not"
+                ) from error
             raise Inconclusive(
                 f"a verify pass of {k + 1} rows rounds otherwise than {k + 1} steps do here; "
                 "bits against steps need row-exact verification"
@@ -380,8 +434,14 @@ def _alike(row: mx.array, step: mx.array, rounding: float) -> bool:
     return cast("bool", (mx.abs(wide - other).max() <= largest).item())
 
 
+def _prefill_is_exact(group: Group) -> bool:
+    direct, steps = (target_arrays(s) for s in (group.direct_state(3), group.plain_state(3)))
+    return same_state(direct, steps)
+
+
 def _drawn(key: GroupKey, start: int) -> GroupKey:
-    return key._replace(prompt_length=_DRAW_LENGTH, start=start)
+    # Its rounds may not reach over a place where the caches become quantised.
+    return key._replace(prompt_length=_DRAW_LENGTH, start=start, quantized_kv_start=0)
 
 
 def key_of(cell: Cell) -> GroupKey:
@@ -389,9 +449,12 @@ def key_of(cell: Cell) -> GroupKey:
     assert cell.model is not None and cell.dtype is not None
     assert cell.prompt_length is not None
     extra = dict(cell.extra)
-    bits, size = (int(extra.get(name, 0)) for name in ("kv_bits", "kv_group_size"))
-    key = GroupKey(cell.model, cell.dtype, cell.prompt_length)
-    return key._replace(kv_bits=bits, kv_group_size=size) if bits else key
+    names = ("kv_bits", "kv_group_size", "quantized_kv_start", "start")
+    bits, size, quantised_from, start = (int(extra.get(name, 0)) for name in names)
+    key = GroupKey(cell.model, cell.dtype, cell.prompt_length, start)
+    if not bits:
+        return key
+    return key._replace(kv_bits=bits, kv_group_size=size, quantized_kv_start=quantised_from)
 
 
 def logits_of(outcome_logits: mx.array | None) -> dict[str, mx.array]:

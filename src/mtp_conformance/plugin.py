@@ -147,6 +147,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="mlx's default device; bits are claimed on the CPU backend (default: cpu)",
     )
     group.addoption(
+        "--row-exact",
+        action="store_true",
+        help="the runtime verifies row by row, and bits are demanded of it on any device",
+    )
+    group.addoption(
         "--mx-compile",
         choices=("off", "on"),
         default="off",
@@ -516,6 +521,8 @@ def _options(config: pytest.Config) -> list[str]:
         value = str(config.getoption(name))
         if value != usual:
             words += [f"--{name.replace('_', '-')}", value]
+    if config.getoption("row_exact"):
+        words += ["--row-exact"]
     for file in cast("list[str] | None", config.getoption("known")) or []:
         words += ["--known", file]
     if runtime != "builtin":

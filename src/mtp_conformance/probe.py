@@ -117,12 +117,14 @@ def _gather(x: mx.array, draw: Draw) -> mx.array:
     )
 
 
-def _gather_quantized(x: mx.array, draw: Draw) -> mx.array:
-    chosen = mx.abs((x[..., :2].astype(mx.float32) * 1e4).astype(mx.int32) % _EXPERTS)
-    w, scales, biases = _quantised(draw("e", _EXPERTS, 32, _SIZE), 4)
-    return mx.gather_qmm(
-        x[:, :, None, None, :], w, scales, biases, rhs_indices=chosen, group_size=64, bits=4
-    )
+def _gather_quantized(bits: int) -> Operation:
+    def run(x: mx.array, draw: Draw) -> mx.array:
+        chosen = mx.abs((x[..., :2].astype(mx.float32) * 1e4).astype(mx.int32) % _EXPERTS)
+        w, scales, biases = _quantised(draw("e", _EXPERTS, 32, _SIZE), bits)
+        rows = x[:, :, None, None, :]
+        return mx.gather_qmm(rows, w, scales, biases, rhs_indices=chosen, group_size=64, bits=bits)
+
+    return run
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -131,7 +133,8 @@ OPERATIONS: dict[str, Operation] = {
     "quantized_matmul 4 bits": _quantized(4),
     "quantized_matmul 8 bits": _quantized(8),
     "gather_mm": _gather,
-    "gather_qmm 4 bits": _gather_quantized,
+    "gather_qmm 4 bits": _gather_quantized(4),
+    "gather_qmm 8 bits": _gather_quantized(8),
     "scaled_dot_product_attention": _attention,
     "rope": _rope,
     "rms_norm": lambda x, draw: mx.fast.rms_norm(x, draw("n", _SIZE), 1e-6),

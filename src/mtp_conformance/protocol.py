@@ -44,6 +44,7 @@ class Capability(str, Enum):
     MASK = "mask"  # the options' allowed tokens
     EXPERTS = "experts"  # routed experts on disk, under the options' budgets
     TEXT = "text"  # generate up to a stop string; text and log-probabilities of what it emitted
+    ROW_EXACT = "row-exact"  # verify passes whose rows are computed as one-token steps compute them
     POLICY = "policy"  # K chosen by a policy, which can be asked what it would choose
 
 
@@ -59,6 +60,7 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "sampling": (Capability.SAMPLING, Capability.PENALTY, Capability.MASK),
     "text": (Capability.TEXT,),
     "policy": (Capability.POLICY,),
+    "row-exact": (Capability.ROW_EXACT,),
 }
 """Capabilities by level; a runtime may offer part of a level."""
 
@@ -113,9 +115,11 @@ class Options:
         strategy: one of the description's; the empty string for the default.
         head_rows: `draft` or `target`, what the head's rows of accepted drafts are made from.
         prefill_step_size: prompt tokens a prefill pass.
-        kv_bits: bits of a quantised key or value, from the first token on; 0 for plain ones.
-            Only asked for of a runtime with KV_BITS.
+        kv_bits: bits of a quantised key or value, 0 for plain ones. Only asked for of a
+            runtime with KV_BITS.
         kv_group_size: how many of them share a scale.
+        quantized_kv_start: tokens in the caches from which on they are quantised: before the first
+            pass that finds so many.
         expert_budget: EXPERTS: leave the target's routed experts in the checkpoint's files and
             keep at most so many bytes of them in memory, from none when the session opens; 0
             keeps all of them in memory. A prompt may take a whole layer's besides.
@@ -137,7 +141,8 @@ class Options:
         allowed_tokens: MASK: the i-th emitted token, from 0, is one of the i-th of these
             lists; they start again after the last. Empty: any token.
         depth_policy: POLICY: one of the description's; the empty string drafts as deep as it may.
-        row_exact: verify row by row, so that a pass of K+1 rows has the bits of K+1 steps.
+        row_exact: ROW_EXACT: compute every row of a verify pass as a one-token step does, so that
+            the tokens of every K are those of K=0 to the bit.
     """
 
     strategy: str = ""
@@ -145,6 +150,7 @@ class Options:
     prefill_step_size: int = 2048
     kv_bits: int = 0
     kv_group_size: int = 64
+    quantized_kv_start: int = 0
     expert_budget: int = 0
     head_expert_budget: int = 0
     group_experts: str = ""

@@ -87,6 +87,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rewind", choices=[r.value for r in Rewind], default=Rewind.TAPE.value)
     add("--head-rows", choices=[r.value for r in HeadRows], default=HeadRows.DRAFT.value)
+    add(
+        "--row-exact",
+        action="store_true",
+        help="verify row by row: the tokens of K=0 on any backend; slower",
+    )
     add("--prefill-step-size", type=int, default=2048, metavar="N", help="tokens a pass (2048)")
     add("--ignore-eos", action="store_true", help="go on after an end of text")
     add("--ignore-chat-template", action="store_true", help="give the prompt as it is")
@@ -214,6 +219,7 @@ def _session(arguments: argparse.Namespace) -> tuple[Session, Stores]:
         head_rows=arguments.head_rows,
         sampling=_sampling(arguments),
         prefill_step_size=arguments.prefill_step_size,
+        row_exact=arguments.row_exact,
     )
     return session, stores
 
@@ -253,7 +259,9 @@ def _load(arguments: argparse.Namespace) -> tuple[Target, Head | None]:
 
 
 def _load_with(loader: str, folder: Path) -> tuple[Target, Head | None]:
-    """What another function reads from a folder."""
+    """What another function reads from a folder; it may lie beside the user, as with python -m."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
     module, _, function = loader.partition(":")
     try:
         read = getattr(importlib.import_module(module), function)

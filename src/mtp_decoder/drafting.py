@@ -15,6 +15,7 @@ import mlx.core as mx
 
 from mtp_decoder.rewind.head import cut_head, head_length
 from mtp_decoder.rules import Rule
+from mtp_decoder.state import arrays_of
 from mtp_decoder.target import Head
 
 
@@ -37,10 +38,16 @@ class Chain(NamedTuple):
 
 
 class Drafter:
-    """A head with its cache, in step with the target."""
+    """A head with its cache, in step with the target.
 
-    def __init__(self, head: Head, caches: list[Any], policy: HeadRows) -> None:
+    `settler` makes the rows of accepted drafts: the head itself, or its row-exact form.
+    """
+
+    def __init__(
+        self, head: Head, caches: list[Any], policy: HeadRows, settler: Head | None = None
+    ) -> None:
         self._head = head
+        self._settler = head if settler is None else settler
         self._caches = caches
         self.policy = policy
         self.hidden: mx.array | None = None
@@ -107,7 +114,9 @@ class Drafter:
                 laws += [] if law is None else [law]
             drafts.append(token)
         self._next = (hidden, token)
-        mx.eval(drafts, laws, hidden)
+        mx.eval(
+            drafts, laws, hidden, arrays_of(self._caches)
+        )  # index keys no draft needed yet, too
         tokens = [cast("int", token.item()) for token in drafts]
         return Chain(tokens, mx.concatenate(laws) if laws else None)
 
@@ -143,4 +152,4 @@ class Drafter:
             self._head(self.hidden, self._anchor, self._caches)
         if accepted:
             tokens = mx.array([list(drafts[:accepted])])
-            self._head(verified[:, :accepted], tokens, self._caches)
+            self._settler(verified[:, :accepted], tokens, self._caches)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mlx.core as mx
+
 
 class DecoderError(ValueError):
     """Bad input to the decoder."""
@@ -29,3 +31,10 @@ class SessionFileError(DecoderError):
 
 class ExpertReadError(DecoderError):
     """An expert that cannot be read from disk (any more); names the file and what to do."""
+
+
+def described(value: object) -> str:
+    """What a stranger's code returned, for a message: an array's dtype and shape, else the type."""
+    if isinstance(value, mx.array):
+        return f"{value.dtype} {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import HeadRows
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.errors import DecoderError, described
 from mtp_decoder.policy import Depth, DepthPolicy, Fixed, RoundCost, make_policy
 from mtp_decoder.processing import LogitsProcessor, TokenMask
 from mtp_decoder.rewind import Rewind
@@ -49,6 +49,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
     kv_bits: int | None = None,
     kv_group_size: int = 64,
     quantized_kv_start: int = 0,
+    row_exact: bool = False,
     rewind: Rewind | str = Rewind.TAPE,
     head_rows: HeadRows | str = HeadRows.DRAFT,
     eos_token_ids: Sequence[int] = (),
@@ -87,6 +88,8 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         kv_bits: bits of a quantised key or value: 2, 4 or 8; None keeps them as they are.
         kv_group_size: how many of them share a scale: 32, 64 or 128.
         quantized_kv_start: tokens in the caches from which on they are quantised.
+        row_exact: verify every row as a one-token step computes it, so that the tokens are those
+            of K=0 on any backend; slower.
         rewind: strategy for state that cannot be cut back.
         head_rows: what the head's rows of accepted drafts are made from.
         eos_token_ids: tokens that end generation; emitted, then it ends.
@@ -123,6 +126,7 @@ def generate_step(  # noqa: PLR0913  (mlx-lm's keyword arguments, under mlx-lm's
         kv_bits=kv_bits,
         kv_group_size=kv_group_size,
         quantized_kv_start=quantized_kv_start,
+        row_exact=row_exact,
     )
     given = cast("list[int]", prompt.tolist()) if isinstance(prompt, mx.array) else prompt
     tokens = session.check_prompt(given)
@@ -195,7 +199,7 @@ def emit(
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
         k = _depth(policy, min(num_draft_tokens, budget))
-        drafts = None if draft_source is None else list(draft_source(session.history, k))[:k]
+        drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
         before = dict(session.counters.seconds)
         outcome = session.round(k, drafts=drafts)
         policy.observe(_cost(outcome, before, session.counters))
@@ -203,8 +207,19 @@ def emit(
             on_round(outcome)
 
 
+def _drafts(source: DraftSource, history: Sequence[int], k: int) -> list[int]:
+    made = source(history, k)
+    try:
+        return list(made)[:k]
+    except TypeError as error:
+        raise DecoderError(
+            f"the draft source returned {described(made)}: let it return a list of token ids, an "
+            "empty one for no drafts"
+        ) from error
+
+
 def _depth(policy: DepthPolicy, most: int) -> int:
-    k = policy.depth(most)
+    k = whole_number(policy.depth(most), "the number of drafts that the depth policy chose")
     if not 0 <= k <= most:
         raise DecoderError(f"the depth policy chose {k} drafts where 0 to {most} are possible")
     return k

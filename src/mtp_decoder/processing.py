@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import mlx.core as mx
 
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.errors import DecoderError, described
 
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
 
@@ -103,13 +103,14 @@ class Processing:
         """Logits [1, V] of the token after the history, processed.
 
         Raises:
-            DecoderError: the mask is of another shape or type, or allows no token.
+            DecoderError: a processor gives no logits of the shape it was given, the mask is of
+                another shape or type, or it allows no token.
         """
         self.settle(history)
         tokens = mx.array(list(history))
         for processor in self._processors:
             call = processor.what if isinstance(processor, _Follower) else processor
-            logits = cast("LogitsProcessor", call)(tokens, logits)
+            logits = _like(logits, cast("LogitsProcessor", call)(tokens, logits), call)
         return logits if self._mask is None else self._masked(self._mask.what, logits)
 
     def settle(self, history: Sequence[int]) -> None:
@@ -133,13 +134,27 @@ class Processing:
 
     @staticmethod
     def _masked(what: Following, logits: mx.array) -> mx.array:
-        allowed = cast("TokenMask", what).allowed()
-        if allowed.dtype != mx.bool_ or allowed.shape != logits.shape[-1:]:
+        allowed = cast("Any", what).allowed()  # a stranger's code: anything
+        size = logits.shape[-1]
+        right = isinstance(allowed, mx.array) and allowed.dtype == mx.bool_
+        if not right or allowed.shape != (size,):
             raise DecoderError(
-                f"a token mask is bool [{logits.shape[-1]}], not {allowed.dtype} {allowed.shape}"
+                f"a token mask is bool [{size}], not {described(allowed)}: let `allowed` of the "
+                f"{type(what).__name__} return an mlx array of one bool a token"
             )
         if not allowed.any().item():
             raise DecoderError(
                 "the token mask allows no token: let it allow an end of text where its grammar ends"
             )
         return mx.where(allowed, logits, -mx.inf).astype(logits.dtype)
+
+
+def _like(logits: mx.array, made: object, call: object) -> mx.array:
+    """What a processor made of logits, if it is logits."""
+    if isinstance(made, mx.array) and made.shape == logits.shape:
+        return made
+    name = getattr(call, "__name__", type(call).__name__)
+    raise DecoderError(
+        f"the logits processor {name} returned {described(made)} for logits {logits.shape}: let it "
+        "return an mlx array of the shape it was given"
+    )

@@ -46,8 +46,8 @@ class KVQuantisation:
             if value not in known:
                 choices = ", ".join(map(str, known))
                 raise DecoderError(f"{name} must be one of {choices}, not {value}")
-        if self.start < 0:
-            raise DecoderError(f"quantized_kv_start must be 0 or more, not {self.start}")
+        if not isinstance(self.start, int) or self.start < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise DecoderError(f"quantized_kv_start must be 0 or more, not {self.start!r}")
 
     def check(self, target: Target, head: Head | None) -> None:
         """Refuse a model whose keys and values cannot be stored so; runs one token.

@@ -13,11 +13,11 @@ A position is a token's index in the whole sequence, prompt and cached prefix in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import mlx.core as mx
 
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.errors import DecoderError, described
 from mtp_decoder.randomness import Purpose, gumbel, uniform
 from mtp_decoder.rejecting import draw, judge
 from mtp_decoder.sampling import AcceptBy, Sampling
@@ -80,7 +80,14 @@ class Sampled(Greedy):
     ) -> list[int]:
         """See `Rule`."""
         del position, laws
-        return _while_equal(self._sampler(normalise(logits)), drafts)
+        made = cast("Any", self._sampler(normalise(logits)))  # a stranger's code: anything
+        rows = logits.shape[:1]
+        ids = isinstance(made, mx.array) and mx.issubdtype(made.dtype, mx.integer)
+        if not (ids and made.shape == rows):
+            raise DecoderError(
+                f"the sampler returned {described(made)}: let it return token ids {rows}, one a row"
+            )
+        return _while_equal(made, drafts)
 
 
 class Matching:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Real
 
 import mlx.core as mx
 
@@ -59,11 +60,12 @@ class Sampling:
     acceptance: AcceptBy | str = AcceptBy.MATCH
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.temp) and self.temp >= 0):
-            raise DecoderError(f"temp must be 0 or more, not {self.temp}")
+        if not (_is_number(self.temp) and self.temp >= 0):
+            raise DecoderError(f"temp must be 0 or more, not {self.temp!r}")
         for name in ("top_p", "min_p"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise DecoderError(f"{name} must be in 0..1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            if not (_is_number(value) and 0 <= value <= 1):
+                raise DecoderError(f"{name} must be in 0..1, not {value!r}")
         for name, most in (("top_k", 2**31), ("seed", 2**64)):
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value < most:
@@ -101,6 +103,10 @@ class Sampling:
         if self.top_k:
             count = mx.minimum(count, self.top_k)
         return count
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def keep_largest(values: mx.array, count: mx.array) -> mx.array:

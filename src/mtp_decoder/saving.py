@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -64,9 +64,9 @@ def fingerprint(target: Target, head: Head | None) -> str:
     if head is not None:
         results += head(hidden, tokens, head.make_cache())
     digest = hashlib.sha256()
-    for array in results:
+    for array, content in zip(results, _bytes(results), strict=True):
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(_bytes(array))
+        digest.update(content)
     return digest.hexdigest()
 
 
@@ -83,7 +83,7 @@ def write_session(file: Path, saved: SavedSession) -> None:
         "model": saved.model,
         "settings": dict(saved.settings),
         "caches": caches,
-        "checksums": {name: zlib.crc32(_bytes(array)) for name, array in arrays.items()},
+        "checksums": _checksums(arrays),
     }
     text = json.dumps(document)
     metadata = {"format": FORMAT, "version": VERSION, "session": text, "checksum": _sum(text)}
@@ -117,7 +117,7 @@ def read_session(file: Path, empty: Sequence[Any]) -> SavedSession:
         mx.eval(list(arrays.values()))
     except (RuntimeError, ValueError) as error:
         raise SessionFileError(f"{file} is damaged: {error}") from error
-    found = {name: zlib.crc32(_bytes(array)) for name, array in arrays.items()}
+    found = _checksums(arrays)
     try:
         if found != document["checksums"]:
             raise SessionFileError(f"{file} is damaged: its arrays are not those that were saved")
@@ -228,5 +228,13 @@ def _sum(text: str) -> str:
     return str(zlib.crc32(text.encode()))
 
 
-def _bytes(array: mx.array) -> bytes:
-    return memoryview(cast("Any", mx.contiguous(array))).tobytes()
+def _checksums(arrays: Mapping[str, mx.array]) -> dict[str, int]:
+    return dict(zip(arrays, map(zlib.crc32, _bytes(list(arrays.values()))), strict=True))
+
+
+def _bytes(arrays: Sequence[mx.array]) -> Iterator[bytes]:
+    """The memory of one array after the other; all are evaluated first, as a mere read would do."""
+    ready = [mx.contiguous(array) for array in arrays]
+    mx.eval(ready)
+    for array in ready:
+        yield memoryview(cast("Any", array)).tobytes()

@@ -37,6 +37,8 @@ from mtp_decoder.prompt_cache import (
 )
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.rewind import Rewind, check_head_rewindable, check_rewindable
+from mtp_decoder.row_exact import row_exact as as_row_exact
+from mtp_decoder.row_exact import row_exact_head
 from mtp_decoder.rules import Sampler, make_rule
 from mtp_decoder.sampling import Sampling
 from mtp_decoder.saving import SavedSession, fingerprint, read_session, write_session
@@ -86,11 +88,15 @@ class Round:
 
 @dataclass
 class _OpenRound:
-    """What a cancel needs: length and head's hidden before the round, and the pass if any."""
+    """What a cancel needs: length, head's hidden and caches before the round, and the pass if any.
+
+    The caches are others than the session's where the round quantised some.
+    """
 
     length: int
     hidden: mx.array | None
     drafts: list[int]
+    caches: tuple[list[Any], list[Any]]
     laws: mx.array | None = None
     window: Window | None = None
     verified: bool = False
@@ -114,6 +120,8 @@ class Session:
         kv_group_size: how many of them share a scale: 32, 64 or 128.
         quantized_kv_start: tokens in the caches from which on they are quantised; see
             `mtp_decoder.quantised`.
+        row_exact: compute every row of a verify pass as a one-token step does, so that tokens do
+            not depend on K on any backend; see `mtp_decoder.row_exact` for what it costs.
 
     Raises:
         CacheMismatchError: the prompt cache is another model's.
@@ -139,6 +147,7 @@ class Session:
         kv_bits: int | None = None,
         kv_group_size: int = 64,
         quantized_kv_start: int = 0,
+        row_exact: bool = False,
     ) -> None:
         check_model(target, head)
         step_size = whole_number(prefill_step_size, "prefill_step_size")
@@ -148,6 +157,8 @@ class Session:
         self._head_rows = member_of(HeadRows, head_rows, "head_rows")
         self._target = target
         self._head = head
+        self._verifier = as_row_exact(target) if row_exact else target
+        self._settler = row_exact_head(head) if row_exact and head is not None else head
         self._sampler = sampler
         self._rule = make_rule(sampling or Sampling(), sampler)
         self._processing = Processing(logits_processors or (), token_mask)
@@ -181,7 +192,7 @@ class Session:
     def _make_drafter(self) -> Drafter | None:
         if self._head is None or self._frontier is None:
             return None
-        drafter = Drafter(self._head, self._head_caches, self._head_rows)
+        drafter = Drafter(self._head, self._head_caches, self._head_rows, self._settler)
         drafter.hidden = self._frontier[0]
         if drafter.length != max(self._length - 1, 0) or (self._length and drafter.hidden is None):
             raise CacheMismatchError(
@@ -265,9 +276,8 @@ class Session:
             none = Drafts((), self._length)
             outcome = accept(none, logits, history, self._rule, self._processing)
             self._sync(logits, outcome.logprobs)
+            self._processing.settle([*history, outcome.tokens[0]])  # a stranger's code may fail
         self.history = [*history, outcome.tokens[0]]
-        with self._following("prefill"):
-            self._processing.settle(self.history)
         self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
@@ -287,7 +297,7 @@ class Session:
                 if window is None:
                     self._broken = "a pass failed over a cache that cannot be rewound"
                 else:
-                    self._put_back(caches, head_caches)
+                    self._take_up(caches, head_caches)
                     window.abandon()
                 self._length = length
                 if drafter is not None and head is not None:
@@ -297,8 +307,8 @@ class Session:
                 self._processing.settle(self.history)
             raise
 
-    def _put_back(self, caches: list[Any], head_caches: list[Any]) -> None:
-        """Take up the caches from before a pass that may have quantised them."""
+    def _take_up(self, caches: list[Any], head_caches: list[Any]) -> None:
+        """Take up caches: those from before a pass that quantised some, or the quantised ones."""
         self._caches[:], self._head_caches[:] = caches, head_caches
         if isinstance(self._given, MutableSequence):
             self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
@@ -400,6 +410,7 @@ class Session:
         self._require_closed()
         if k:
             self.require_rewindable()
+        caches = list(self._caches), list(self._head_caches)
         if self._quantisation is not None:
             with self.counters.phase("draft"):
                 self._quantise()
@@ -409,9 +420,9 @@ class Session:
         if self._drafter is None:
             if k and forced is None:
                 raise DecoderError(NO_HEAD)
-            self._open = _OpenRound(self._length, None, list(forced or ()))
+            self._open = _OpenRound(self._length, None, list(forced or ()), caches)
             return list(self._open.drafts)
-        self._open = _OpenRound(self._length, self._drafter.hidden, [])
+        self._open = _OpenRound(self._length, self._drafter.hidden, [], caches)
         with self.counters.phase("draft"):
             made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
         self._open.drafts, self._open.laws = made
@@ -432,11 +443,9 @@ class Session:
         ]
         if all(old is new for old, new in zip(own, made, strict=True)):
             return
+        mx.eval(arrays_of(made))  # may fail: first, while nothing has changed
         count = len(self._caches)
-        self._caches[:], self._head_caches[:] = made[:count], made[count:]
-        if isinstance(self._given, MutableSequence):
-            self._given[: len(made)] = made
-        mx.eval(arrays_of(made))
+        self._take_up(made[:count], made[count:])
 
     def _within_plain_rows(self, k: int) -> int:
         most = None if self._quantisation is None else self._quantisation.most_drafts(self._length)
@@ -461,14 +470,14 @@ class Session:
         with self.counters.phase("verify"):
             self._window = self._verified = self._settled = None
             if self._unrewindable is None:
-                self._window = Window(self._target, self._caches, self._rewind)
+                self._window = Window(self._verifier, self._caches, self._rewind)
             opened.window, opened.verified = self._window, True
             self._length += tokens.shape[1]
             if self._window is None:  # a plain step, which nothing will undo
                 hidden = forward(self._target, tokens, self._caches)
             else:
                 hidden = self._window.run(tokens)
-            logits = self._target.logits(hidden)[0]
+            logits = self._verifier.logits(hidden)[0]
             self._verified = Verification(
                 tuple(opened.drafts), hidden, logits, opened.length + 1, opened.laws
             )
@@ -551,6 +560,7 @@ class Session:
                 opened.window.rewind(0)
             elif opened.verified:
                 self._broken = "a pass was given up over a cache that cannot be rewound"
+            self._take_up(*opened.caches)
             self._length = opened.length
             self._sync()
             self._processing.settle(self.history)
@@ -661,7 +671,8 @@ class Session:
         """Take over a saved session in place of this one's, caches in a given prompt cache too.
 
         Strategy and policies come from the file; counters go on. A file that is refused changes
-        nothing; one that is taken makes an unusable session usable again.
+        nothing; one that is taken makes an unusable session usable again. A token mask or processor
+        that fails where it is told of the file's tokens leaves the session unusable.
 
         Raises:
             DecoderError: a round is open.
@@ -679,7 +690,8 @@ class Session:
             self._check_saved(saved)
         except CacheMismatchError as error:
             raise SessionFileError(f"{path}: {error}") from error
-        self._take_over(saved)
+        with self._or_unusable("taking over a saved session"):
+            self._take_over(saved)
 
     def _check_saved(self, saved: SavedSession) -> None:
         """Refuse what this session's model and settings cannot go on from.
@@ -733,7 +745,7 @@ class Session:
                 vars(own[index]).update(vars(made))
             else:
                 own[index] = made
-        self._put_back(own[:count], own[count:])
+        self._take_up(own[:count], own[count:])
         if self._frontier is not None:
             self._frontier[0] = saved.caches[-1][0]
         self._length = settings["length"]

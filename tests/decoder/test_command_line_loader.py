@@ -86,3 +86,18 @@ def test_no_model(
     assert f"a builtins.int is no {part}: it has no " in generate.refused(
         checkpoint("gdn"), "--loader", name
     )
+
+
+def test_beside_the_user(
+    generate: CommandLine,
+    checkpoint: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loader in the current folder is found by the installed script, as with python -m."""
+    folder = checkpoint("gdn")
+    (tmp_path / "loader_beside.py").write_text("from reference_models.checkpoint import read\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    done = generate(folder, "--loader", "loader_beside:read", "--max-tokens", "2")
+    assert (done.code, done.err) == (0, "")

@@ -1,7 +1,11 @@
 """Session: what is counted."""
 
+import time
 from collections.abc import Callable
 
+import mlx.core as mx
+
+from mtp_conformance.slowing import slowed
 from mtp_decoder import Counters
 from mtp_decoder.counters import PHASES
 from tests.decoder.conftest import Decoding
@@ -50,6 +54,16 @@ def test_every_phase_takes_time(
     seconds = _run(decoding, plain("gdn").tokens(12)).seconds
     assert set(seconds) == set(PHASES)
     assert min(seconds.values()) > 0
+
+
+def test_submitted_work_is_waited_for() -> None:
+    """What a phase submitted and left, as a caller's own function may, is done when it ends."""
+    counters, work = Counters(), slowed([mx.zeros(1)], 16)
+    with counters.phase("draft"):
+        mx.async_eval(work)
+    start = time.perf_counter()
+    mx.synchronize()
+    assert time.perf_counter() - start < counters.seconds["draft"] / 4
 
 
 def test_a_new_session_has_counted_nothing() -> None:

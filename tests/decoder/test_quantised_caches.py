@@ -112,13 +112,17 @@ def test_no_draft_crosses_the_start(models: Models) -> None:
 
 
 def test_cancelled_where_it_starts(models: Models) -> None:
-    """A cancelled round that quantised rows leaves the rows, and can be made again."""
+    """A cancelled round that quantised rows puts the plain ones back, and can be made again."""
     target, head = models("reference")
     session, twin = (Session(target, head, quantized_kv_start=13, **KV) for _ in range(2))
     for one in (session, twin):
         one.prefill(PROMPT)
+    cache: Any = vars(session)["_given"]
     session.verify(session.draft(3))
+    assert type(cache[1]) is QuantizedKVCache
     session.cancel()
+    assert type(cache[1]) is KVCache
+    require_equal(session.state(), twin.state(), what="the state before the cancelled round")
     assert session.round(3).tokens == twin.round(3).tokens
     require_equal(session.state(), twin.state(), what="a session without the cancelled round")
 

@@ -115,3 +115,12 @@ def test_a_row_alone(dtype: mx.Dtype, cut: dict[str, Any]) -> None:
     together = sampling.shape(rows)
     alone = mx.concatenate([sampling.shape(rows[i : i + 1]) for i in range(6)])
     assert bits_equal(together, alone) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "top_p", "left"),
+    [(2, 0.5, [0]), (4, 0.25, [0]), (4, 0.5, [0, 1]), (8, 0.75, [0, 1, 2, 3, 4, 5])],
+)
+def test_a_sum_that_is_top_p(size: int, top_p: float, left: list[int]) -> None:
+    """Tokens that come to exactly `top_p` are enough: the next one is cut."""
+    assert _kept(mx.zeros(size), top_p=top_p) == left

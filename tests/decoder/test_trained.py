@@ -24,6 +24,7 @@ from tests.models.helpers import load_file, number, save_file
 
 pytestmark = pytest.mark.xdist_group("trained")  # streams are shared
 QWEN = TRAINED / "qwen3_5-bytes"
+READER = ("--loader", "reference_models.checkpoint:read")
 FLOORS = (0.5, 0.3, 0.15)
 """What share of rounds must accept one, two, three drafts at temperature 0.7."""
 ARMS = ("qwen3_5-bytes", "flash-next-bytes", "qwen3_5-bytes by mlx-lm")
@@ -102,9 +103,18 @@ def test_mlx_lm_reads_the_same_model(tmp_path: Path) -> None:
     assert number(mx.abs(theirs - ours).max()) < 1e-3
 
 
-def test_command_line(generate: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("qwen3_5-bytes", ()),
+        ("flash-next-bytes", READER),
+        ("flash-next-bytes", (*READER, "--expert-budget", "200K", "--depth-policy", "rate")),
+    ],
+)
+def test_command_line(generate: CommandLine, name: str, options: tuple[str, ...]) -> None:
     """`python -m mtp_decoder generate --model DIR` writes on, and most first drafts stand."""
-    done = generate(QWEN, "--json", "--max-tokens", "48", prompt="def read(self, name):\n    ")
+    prompt = "def read(self, name):\n    "
+    done = generate(TRAINED / name, "--json", "--max-tokens", "48", *options, prompt=prompt)
     assert (done.code, done.err) == (0, "")
     record = json.loads(done.out)
     assert record["accepted_by_depth"][0] / record["rounds"] > 0.5

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ from conformance.lifecycle.test_continue import test_after_rounds as after_round
 from conformance.lifecycle.test_continue import test_after_stop as after_stop_case
 from conformance.lifecycle.test_exceptions import test_in_a_prompt as prompt_case
 from conformance.lifecycle.test_exceptions import test_in_a_round as round_case
+from conformance.lifecycle.test_exceptions import test_in_a_turn as turn_case
+from conformance.lifecycle.test_failing_file import test_in_a_restore as restore_case
+from conformance.lifecycle.test_failing_file import test_in_a_save as failing_save_case
 from conformance.lifecycle.test_fork import test_as_if_alone as fork_case
 from conformance.lifecycle.test_save import test_goes_on as save_case
 from conformance.lifecycle.test_save import test_saved_file as file_case
 from conformance.policy.test_recovers import test_recovers as policy_case
 from conformance.policy.test_stream import test_stream as policy_stream_case
 from conformance.rewind.test_quantised import test_every_accept as quantised_case
+from conformance.rewind.test_quantised_later import test_in_mid_stream as quantised_later_case
 from conformance.timing.test_slow_rewind import test_slow_is_charged as slow_case
 from mtp_conformance import Cell, Oracles, Unsupported, Witness
 from mtp_conformance.adapters.builtin import make_runtime
@@ -37,7 +42,14 @@ CASES: dict[str, tuple[Any, Cell]] = {
     "after-rounds": (after_rounds_case, CELL),
     "error in a round": (round_case, DEEP),
     "error in a prompt": (prompt_case, CELL),
+    "error in a turn": (turn_case, replace(CELL, model="window")),
+    "error in a save": (failing_save_case, replace(CELL, model="gdn")),
+    "error in a restore": (restore_case, replace(CELL, model="gdn")),
     "quantised": (quantised_case, WIDE),
+    "quantised later": (
+        quantised_later_case,
+        replace(WIDE, extra=(*WIDE.extra, ("quantized_kv_start", 11))),
+    ),
     "experts": (experts_case, replace(CELL, model="gdn-moe")),
     "stop string": (text_case, DEEP),
     "policy": (policy_case, replace(CELL, extra=(("policy", "streak"),))),
@@ -61,7 +73,7 @@ def test_over_stdio(process: ProcessRuntime, oracles_of: Make, tmp_path: Path, n
     counts: list[dict[str, int]] = []
     for runtime in (process, make_runtime()):
         witness = Witness()
-        folder = [tmp_path] if name in ("save", "file") else []
+        folder = [tmp_path] if "tmp_path" in signature(run).parameters else []
         run(oracles_of(runtime), cell, witness, *folder)
         counts.append(witness.as_dict())
     assert counts[0] == counts[1]

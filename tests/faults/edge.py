@@ -112,13 +112,27 @@ def _folded(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_counted(patch: pytest.MonkeyPatch) -> None:
-    """One supported cache trims and returns nothing, which its caller takes for a failure."""
+    """One supported cache trims and returns nothing, which its caller takes for a failure.
+
+    As it was reported: a plain reject raises. The round is then undone by the same trim, which
+    fails again, so the session refuses every use: there is no state that a case could find wrong,
+    and what notices is the error. `_nothing_counted_as_refused` is the same mistake made quietly.
+    """
 
     def faulty(cache: CacheList, length: int, ratio: int) -> None:
         cut_pooled(cache, length, ratio)
         raise RewindError(f"a cache of {cache[1].offset} rows cannot be cut back to {length}")
 
     cut_pooled = pooled.cut_pooled
+    patch.setattr(pooled, "cut_pooled", faulty)
+
+
+def _nothing_counted_as_refused(patch: pytest.MonkeyPatch) -> None:
+    """A cache that returns nothing from its trim counts as one that cannot be: it stays ahead."""
+
+    def faulty(cache: CacheList, length: int, ratio: int) -> None:
+        del cache, length, ratio
+
     patch.setattr(pooled, "cut_pooled", faulty)
 
 
@@ -224,6 +238,13 @@ FAULTS = (
         frozenset(),
         one_round("qsa", k=1, accepted=0),
         claim=Claim.ANY,
+    ),
+    _fault(
+        "trim-that-returns-nothing-is-refused",
+        ("K6",),
+        _nothing_counted_as_refused,
+        places("layers", (1, 3), "keys", "values", "offset"),
+        one_round("qsa", k=1, accepted=0),
     ),
     _fault(
         "grown-buffer-is-not-cut",

@@ -15,12 +15,14 @@ import pytest
 from mtp_decoder import generate, session
 from mtp_decoder.session import Session
 from mtp_decoder.stopping import Stops
+from mtp_decoder.text import TextStream
 from tests.faults.editing import edit
 from tests.faults.fault import Claim, Family, Fault, Shot, pairs, shot
 
 STOP = shot("emit.stop.tokens", "attn", k=3)
 BUDGET = shot("emit.budget.tokens", "attn", k=3)
 GUESSED = shot("stream.greedy.guessed-drafts", "attn", k=3)
+TEXTS = shot("emit.stop.several-texts", "attn", k=4)
 
 
 def _fault(
@@ -172,6 +174,31 @@ def _last_of_equals(patch: pytest.MonkeyPatch) -> None:
     _other_acceptance(patch, lambda drafts, rows, made: _standing(drafts, rows[1], made))
 
 
+def _first_listed_begins(patch: pytest.MonkeyPatch) -> None:
+    """Of two stop strings that one token completes, the first in the list says where text ends."""
+    edit(patch, TextStream.add, ("min(found)", "found[0]"))
+
+
+def _waits_for_the_first_listed(patch: pytest.MonkeyPatch) -> None:
+    """Of several stop strings only the first in the list is looked for."""
+    edit(patch, TextStream.add, ("for stop in self._stops if", "for stop in self._stops[:1] if"))
+
+
+def _longest_goes_first(patch: pytest.MonkeyPatch) -> None:
+    """A stop string that a longer one may still contain waits for the longer one."""
+    edit(
+        patch,
+        TextStream.add,
+        (
+            "self.stopped = bool(found)",
+            "open_ = [s for s in self._stops if any(s[:n] in text[-n:] and any(o in s[:n] for o in "
+            "self._stops if o != s) for n in range(2, len(s)))]\n"
+            "    found = [] if open_ else found\n"
+            "    self.stopped = bool(found)",
+        ),
+    )
+
+
 FAULTS = (
     _fault("no-bonus-after-full-accept", Family.EMIT_RULE, ("T1",), _no_bonus, GUESSED, BUDGET),
     _fault(
@@ -211,4 +238,7 @@ FAULTS = (
         _last_of_equals,
         shot("stream.ties.lowest-index", "attn-ties", k=2),
     ),
+    _fault("text-ends-by-the-list", Family.EMIT_RULE, (), _first_listed_begins, TEXTS),
+    _fault("one-stop-string-is-enough", Family.CAP, (), _waits_for_the_first_listed, TEXTS),
+    _fault("longest-stop-string-first", Family.EMIT_RULE, (), _longest_goes_first, TEXTS),
 )

@@ -13,7 +13,8 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ArraysCache, QuantizedKVCache
 
-from mtp_decoder import session
+from mtp_decoder import saving, session
+from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.rewind.kv import KVUndo
 from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.session import Session
@@ -30,6 +31,15 @@ QUANTISED = (("kv_bits", 8), ("kv_group_size", 32))
 SAVE = shot("lifecycle.save.goes-on", "window")
 FAILING = shot("lifecycle.exceptions.in-a-round", "window", k=3)
 STREAMING = shot("lifecycle.exceptions.in-a-stream", "window", k=2)
+TURN = shot("lifecycle.exceptions.in-a-turn", "window")
+SAVING = shot("lifecycle.exceptions.in-a-save", "attn")
+RESTORING = shot("lifecycle.exceptions.in-a-restore", "gdn")
+LATER = shot(
+    "rewind.quantised.in-mid-stream",
+    "gdn-wide",
+    k=4,
+    extra=(*QUANTISED, ("quantized_kv_start", 11)),
+)
 CANCEL = shot("lifecycle.cancel.leaves-nothing", "window", k=3)
 
 
@@ -133,6 +143,63 @@ def _counted_as_recurrent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Window, "__init__", faulty)
 
 
+def _turn_goes_on_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A next turn that failed leaves in the caches what it had run so far."""
+    edit(
+        patch,
+        Session._run_prompt,
+        ("self._or_as_before()", "(nullcontext() if self.history else self._or_as_before())"),
+    )
+
+
+def _saved_in_place(patch: pytest.MonkeyPatch) -> None:
+    """The file that was there is gone before the new one is written."""
+    edit(
+        patch,
+        saving.write_session,
+        (
+            "        mx.save_safetensors(",
+            "        file.unlink(missing_ok=True)\n        mx.save_safetensors(",
+        ),
+    )
+
+
+def _taken_before_it_is_checked(patch: pytest.MonkeyPatch) -> None:
+    """A restore puts the file's caches in place and looks whether they fit afterwards."""
+    edit(
+        patch,
+        Session.restore,
+        (
+            "        self._check_saved(saved)",
+            "        self._take_over(saved)\n        self._check_saved(saved)",
+        ),
+    )
+
+
+def _crosses_the_start(patch: pytest.MonkeyPatch) -> None:
+    """Drafts are verified past the place where their rows are due to be quantised."""
+    edit(
+        patch,
+        KVQuantisation.most_drafts,
+        ("return self.start - length - 1 if length < self.start else None", "return None"),
+    )
+
+
+def _quantised_where_verify_ends(patch: pytest.MonkeyPatch) -> None:
+    """Rows are quantised once a verify pass reaches so many tokens, rejected ones among them."""
+    verify = Session.verify
+
+    def faulty(self: Any, drafts: Any) -> Any:
+        found = verify(self, drafts)
+        self._quantise()
+        for undo, cache in zip(self._window._undos, self._caches, strict=True):
+            if isinstance(undo, KVUndo):
+                undo._cache = cache
+        return found
+
+    patch.setattr(Session, "verify", faulty)
+
+
 def _fault(
     name: str,
     family: Family,
@@ -142,11 +209,12 @@ def _fault(
     breaks: frozenset[Place],
     *shots: Shot,
     claim: Claim = Claim.STATE,
+    kind: str = "",
 ) -> Fault:
     return Fault(
         id=name,
         family=family,
-        kind=ids[0][0],
+        kind=kind or ids[0][0],
         ids=ids,
         invariant=invariant,
         claim=claim,
@@ -248,5 +316,55 @@ FAULTS = (
         _counted_as_recurrent,
         places("layers", range(5), "conv", "recurrent"),
         shot("rewind.quantised.every-accept", "gdn-wide", k=2, extra=QUANTISED),
+    ),
+    _fault(
+        "failed-turn-goes-on-ahead",
+        Family.PATH_GAP,
+        ("L3",),
+        "I8",
+        _turn_goes_on_ahead,
+        ANY | HEAD_ROWS | FRONTIER,
+        TURN,
+    ),
+    _fault(
+        "failed-save-takes-the-old-file",
+        Family.PUBLISH_FRONTIER,
+        (),
+        "I8",
+        _saved_in_place,
+        frozenset(),
+        SAVING,
+        claim=Claim.ANY,
+        kind="L",
+    ),
+    _fault(
+        "restored-before-it-is-checked",
+        Family.PUBLISH_FRONTIER,
+        (),
+        "I8",
+        _taken_before_it_is_checked,
+        ANY,
+        RESTORING,
+        kind="L",
+    ),
+    _fault(
+        "drafts-cross-the-quantised-start",
+        Family.BOUNDARY_SHIFT,
+        (),
+        "I1",
+        _crosses_the_start,
+        PACKED | places("layers", range(5), "conv", "recurrent"),
+        LATER,
+        kind="Q",
+    ),
+    _fault(
+        "quantised-where-verify-ends",
+        Family.BOUNDARY_SHIFT,
+        (),
+        "I1",
+        _quantised_where_verify_ends,
+        PACKED | places("layers", range(5), "conv", "recurrent"),
+        LATER,
+        kind="Q",
     ),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
+from mtp_decoder import row_exact
 from mtp_decoder.qwen import gated_delta
 from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.rewind.tape import TapeUndo
@@ -93,6 +94,32 @@ def _drops_state(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _same_row(patch: pytest.MonkeyPatch) -> None:
+    """Row-exact layers see the first row in place of every later one."""
+    rows_of = row_exact.rows_of
+
+    def faulty(array: mx.array) -> list[mx.array]:
+        rows = rows_of(array)
+        return [rows[0]] * len(rows)
+
+    patch.setattr(row_exact, "rows_of", faulty)
+
+
+def _only_layers(patch: pytest.MonkeyPatch) -> None:
+    """Row-exact mode leaves the tape as a pass of several rows gives it, a row late."""
+    advance = row_exact.RowByRowRecurrentLayer.advance_tape
+
+    def faulty(self: Any, tape: Any, tokens: mx.array, cache: Any) -> None:
+        advance(
+            self,
+            {n: mx.concatenate([rows[:, -1:], rows[:, :-1]], axis=1) for n, rows in tape.items()},
+            tokens,
+            cache,
+        )
+
+    patch.setattr(row_exact.RowByRowRecurrentLayer, "advance_tape", faulty)
+
+
 def _noise(patch: pytest.MonkeyPatch) -> None:
     """Logits differ from run to run."""
     verify = Session.verify
@@ -175,6 +202,23 @@ FAULTS = (
         shot("control.rows.block-equals-steps", "attn", k=2),
         shot("control.rows.block-equals-steps", "gdn", k=1),
         claim=Claim.ANY,
+    ),
+    _fault(
+        "row-exact-repeats-a-row",
+        ("N1",),
+        _same_row,
+        frozenset(),
+        shot("control.rows.row-exact", "qsa", k=3),
+        claim=Claim.ANY,
+    ),
+    _fault(
+        "row-exact-rewinds-a-row-late",
+        ("N1",),
+        _only_layers,
+        frozenset(
+            (f"layers.{layer}", part) for layer in range(5) for part in ("conv", "recurrent")
+        ),
+        shot("control.rows.row-exact", "window", "tape", k=3),
     ),
     _fault(
         "no-two-runs-alike",

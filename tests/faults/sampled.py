@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 import pytest
@@ -25,6 +25,7 @@ LIKELIEST = shot("sample.stream.likeliest-drafts", "window", k=1)
 EARLY = shot("sample.seed.early-or-late", "gdn", k=0)
 PENALTY = shot("sample.processor.penalty", "window", k=4)
 MASK = shot("sample.mask.guessed-drafts", "window", k=4)
+STEERED = shot("sample.stream.steered", "attn", k=4)
 
 
 def _by_equality(patch: pytest.MonkeyPatch) -> None:
@@ -201,6 +202,67 @@ def _seed_ignored(patch: pytest.MonkeyPatch) -> None:
     edit(patch, randomness._bits, ('pack("<QQQ", seed,', 'pack("<QQQ", 0,'))
 
 
+def _masked_after_sampling(patch: pytest.MonkeyPatch) -> None:
+    """Behind the first row a token is sampled from the unmasked law, then pushed into the mask."""
+    row, judge = Processing.row, rules.Matching.judge
+    held: list[mx.array] = []
+
+    def unmasked(self: Any, history: Any, logits: mx.array) -> mx.array:
+        masked = row(self, history, logits)
+        if self._mask is None or self._row == 0:
+            held[:] = []
+            return masked
+        held[:] = [masked]
+        return logits
+
+    def judging(self: Any, drafts: Any, logits: mx.array, position: int, laws: Any) -> list[int]:
+        tokens = judge(self, (), logits, position, laws)
+        if held and held[0][0, tokens[0]].item() == -mx.inf:
+            tokens = cast("list[int]", held[0].argmax(-1).tolist())
+        held[:] = []
+        return tokens
+
+    edit(
+        patch,
+        accepting._accept_row_by_row,
+        (
+            "row = processing.row(",
+            "processing._row = i if type(rule).__name__ == 'Matching' else 0\n"
+            "        row = processing.row(",
+        ),
+    )
+    patch.setattr(Processing, "row", unmasked)
+    patch.setattr(rules.Matching, "judge", judging)
+
+
+def _penalty_sees_rejected_drafts(patch: pytest.MonkeyPatch) -> None:
+    """Above temperature 0 the penalty's history has the round's drafts in it, whatever stands."""
+    edit(
+        patch,
+        accepting._accept_row_by_row,
+        (
+            "rows: list[mx.array] = []",
+            "rows: list[mx.array] = []\n"
+            "    processing._offered = drafts.tokens if not hasattr(rule, '_sampler') and "
+            "type(rule).__name__ != 'Greedy' else ()",
+        ),
+    )
+    edit(
+        patch,
+        Processing.row,
+        ("mx.array(list(history))", "mx.array([*history, *getattr(self, '_offered', ())])"),
+    )
+
+
+def _cut_of_the_first_row(patch: pytest.MonkeyPatch) -> None:
+    """A cut leaves as many tokens in every row of a block as in its first."""
+    edit(
+        patch,
+        sampling.Sampling.shape,
+        ("self._count(logprobs, below)", "self._count(logprobs, below)[:1]"),
+    )
+
+
 # Two more were tried and are none: leaving out that followers are settled after a round, or after a
 # cancel. `Processing.row` settles them before it looks at any of them, so no token can differ; that
 # a user's own matcher is where the tokens are is held by tests/decoder/test_following_states.py.
@@ -318,4 +380,28 @@ FAULTS = (
     _fault("law-of-the-row-before", ("S1",), "I11", _law_of_the_row_before, GIVEN),
     _fault("likeliest-draft-stands", ("S1",), "I10", _likeliest_draft_stands, LIKELIEST),
     _fault("seed-ignored", ("S6",), "I10", _seed_ignored, EARLY),
+    _fault(
+        "masked-after-sampling",
+        ("S13",),
+        "I10",
+        _masked_after_sampling,
+        STEERED,
+        family=Family.PATH_GAP,
+    ),
+    _fault(
+        "sampling-penalty-sees-rejected-drafts",
+        ("S10",),
+        "I10",
+        _penalty_sees_rejected_drafts,
+        STEERED,
+        family=Family.LATCH,
+    ),
+    _fault(
+        "cut-of-the-first-row",
+        (),
+        "I11",
+        _cut_of_the_first_row,
+        SEEDED,
+        family=Family.CAP,
+    ),
 )

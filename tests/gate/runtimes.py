@@ -33,6 +33,14 @@ class OtherRounding(FolderRuntime):
         return BuiltinSession(session_of(target, head, options), target, head, options, checkpoint)
 
 
+class IgnoresRowExact(OtherRounding):
+    """Offers a row-exact mode and has none."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
+        """As ever."""
+        return super().open(model, checkpoint, replace(options, row_exact=False))
+
+
 class DriftingSession(BuiltinSession):
     """Logits that drift from call to call."""
 
@@ -58,6 +66,11 @@ class StreamAlone(FolderRuntime):
         """Only the first level."""
         offered = frozenset({Capability.STREAM})
         return replace(super().describe(), capabilities=offered, max_draft_tokens=2)
+
+
+def ignores_row_exact() -> IgnoresRowExact:
+    """The factory for `--runtime`."""
+    return IgnoresRowExact()
 
 
 def drifting() -> Drifting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -11,9 +12,12 @@ from mtp_conformance import Cell, Oracles
 from mtp_conformance.adapters import builtin
 from mtp_conformance.details import detailed
 from mtp_conformance.diagnosis import Rerun, beyond, diagnose, told
-from mtp_conformance.exactness import StateDiffers, require_equal
+from mtp_conformance.exactness import StateDiffers, require_equal, split_name
 from mtp_conformance.minimise import minimise
+from mtp_conformance.protocol import Options
 from mtp_conformance.report import Failure, Minimal
+from reference_models.layout import expected_state
+from reference_models.zoo import ZOO
 from tests.faults.registry import seeded
 
 ONE = Minimal(5, 1, ((1, 0),))
@@ -75,7 +79,7 @@ SAID = [
         "ring-keeps-a-row-less",
         "window",
         Minimal(9, 1, ((1, 0),)),
-        "layer 0 keys has one row too few",
+        "layer 0 keys have one row too few",
     ),
     (
         "skip-head-trim",
@@ -162,7 +166,7 @@ def test_an_array_that_should_not_be() -> None:
     """An array that is due to be empty is named."""
     rerun = _rerun(DUE, DUE)
     rerun.found["layers.0.pooled"] = DUE
-    assert told(rerun) == "layer 0 pooled index keys is there although it is due to be empty"
+    assert told(rerun) == "layer 0 pooled index keys are there although they are due to be empty"
 
 
 def test_offsets_speak_for_themselves() -> None:
@@ -175,3 +179,96 @@ def test_offsets_speak_for_themselves() -> None:
     with pytest.raises(StateDiffers) as caught:
         require_equal({"layers.0.keys": DUE}, {"layers.0.keys": DUE + 1}, what="a prefill")
     assert beyond(caught.value) is None
+
+
+NUMBERED = {
+    "keys": "keys are",
+    "values": "values are",
+    "keys_scales": "scales of the keys are",
+    "keys_biases": "biases of the keys are",
+    "values_scales": "scales of the values are",
+    "values_biases": "biases of the values are",
+    "index_keys": "raw index keys are",
+    "open_block": "raw index keys of the open block are",
+    "pooled": "pooled index keys are",
+    "offset": "offset is",
+    "index_offset": "index offset is",
+    "conv": "convolution window is",
+    "recurrent": "recurrent state is",
+    "ngram": "n-gram history is",
+    "ple_conv": "PLE convolution window is",
+    "hidden": "hidden state is",
+}
+
+
+@pytest.mark.parametrize(("component", "subject"), NUMBERED.items())
+def test_the_verb_agrees(component: str, subject: str) -> None:
+    """Of several the sentence speaks in the plural, of one in the singular."""
+    rerun = _rerun(DUE, DUE, f"layers.0.{component}")
+    del rerun.found[f"layers.0.{component}"]
+    assert told(rerun) == f"layer 0 {subject} missing: reset to empty, not rewound"
+
+
+def test_every_component_is_numbered(tmp_path: Path) -> None:
+    """No component of any cache, quantised ones too, is left out of the test before this one."""
+    shown = {name for config in ZOO.values() for name in expected_state(config, 9)}
+    checkpoint = builtin.zoo_checkpoint("gdn-wide", "float32", tmp_path)
+    packed = Options(kv_bits=8, kv_group_size=32)
+    session = builtin.make_runtime().open("gdn-wide", checkpoint, packed)
+    session.prefill([1, 2, 3])
+    shown |= set(session.state())
+    assert {split_name(name)[1] for name in shown} == set(NUMBERED)
+
+
+@pytest.mark.parametrize(
+    ("found", "kept", "said"),
+    [
+        (DUE - 7, 2, "are the ones of one token before the frontier: an older record was used"),
+        (DUE + 100, 2, "match the state of no other token count"),
+        (DUE * 0, 2, "are all zeros: wiped, not rewound"),
+        (
+            DUE.astype(mx.bfloat16),
+            2,
+            "are bfloat16, float32 is due: stored in another type on the way",
+        ),
+        (
+            mx.array([[1.25, 3.0 + 2.0**-22]]),
+            2,
+            "are 1 ULP off: the right tokens, by other arithmetic",
+        ),
+        (
+            DUE + 1,
+            2,
+            "are one token ahead of the frontier; look like a rewind to a+2 positions (the end of "
+            "the verify window: perhaps they were not rewound)",
+        ),
+        (
+            DUE + 1,
+            1,
+            "are two tokens ahead of the frontier, at the end of the verify window: they were not "
+            "rewound",
+        ),
+        (
+            DUE - 2,
+            2,
+            "are two tokens behind the frontier, where they were before the round: they were put "
+            "back and the accepted tokens were not run again",
+        ),
+    ],
+)
+def test_what_several_rows_tell(found: mx.array, kept: int, said: str) -> None:
+    """Whatever is said of keys is said in the plural."""
+    name = "layers.0.keys"
+    assert told(replace(_rerun(found, DUE, name), kept=kept)) == f"layer 0 keys {said}"
+
+
+def test_several_rows_rounded() -> None:
+    """So is what went through a narrower type, and what is wrong in other layers as well."""
+    due = mx.array([[1.25, 3.0 + 2.0**-20]])
+    rerun = _rerun(due.astype(mx.float16).astype(mx.float32), due, "layers.0.keys")
+    rerun.found["layers.2.keys"] = DUE
+    rerun.due["layers.2.keys"] = due
+    assert told(rerun) == (
+        "layer 0 keys are the right ones rounded to bfloat16: they went through a narrower type "
+        "(so do those of layer 2)"
+    )

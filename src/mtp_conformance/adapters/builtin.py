@@ -40,12 +40,15 @@ from reference_models.layout import expected_state
 from reference_models.moe import SparseMoE
 from reference_models.prompts import prompt_tokens
 from reference_models.routing import routing
+from reference_models.shipped import copy_shipped, shipped
 from reference_models.ties import smallest_cut_gap
 from reference_models.zoo import ZOO
 
 _MLX_VERSION: str = vars(mx)["__version__"]  # an attribute that the stub of mlx.core lacks
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 _MLX_LM = tuple(f"{n}+mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
+_TRAINED = shipped()
+_TRAINED_MLX_LM = tuple(f"{n}+mlx-lm" for n in _TRAINED if n.startswith("qwen3"))
 _EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
 _STORE_COUNTS = ("requests", "hits", "reads", "bytes_read")
 
@@ -59,7 +62,7 @@ class BuiltinRuntime:
             name="builtin",
             versions={"mlx": _MLX_VERSION, "mlx-lm": mlx_lm_version},
             capabilities=frozenset(Capability),
-            models=(*ZOO, *_MLX_LM),
+            models=(*ZOO, *_MLX_LM, *_TRAINED, *_TRAINED_MLX_LM),
             strategies=tuple(strategy.value for strategy in Rewind),
             head_rows=tuple(policy.value for policy in HeadRows),
             max_draft_tokens=MAX_DRAFT_TOKENS,
@@ -171,6 +174,8 @@ def session_of(target: Any, head: Any, options: Options) -> Session:
         prefill_step_size=options.prefill_step_size,
         kv_bits=options.kv_bits or None,
         kv_group_size=options.kv_group_size,
+        quantized_kv_start=options.quantized_kv_start,
+        row_exact=options.row_exact,
     )
 
 
@@ -536,18 +541,23 @@ def warm_up() -> None:
 
 
 def zoo_checkpoint(model: str, dtype: str, folder: Path, seed: int = 0) -> Path:
-    """The folder of a zoo model's checkpoint below `folder`, written there once.
+    """The folder of a zoo or trained model's checkpoint below `folder`, written there once.
+
+    The seed draws a zoo model's weights; a trained one has those it was trained to.
 
     Raises:
-        UsageError: the zoo has no such model; the message lists those there are.
+        UsageError: there is no such model; the message lists those there are.
     """
     name = model.partition("+")[0]
     path = folder / f"{name}-{dtype}"
     if not path.exists():
         try:
-            checkpoints.write_zoo(name, path, _DTYPES[dtype], seed)
+            if name in _TRAINED:
+                copy_shipped(name, path, _DTYPES[dtype])
+            else:
+                checkpoints.write_zoo(name, path, _DTYPES[dtype], seed)
         except ConfigError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(f"{error}; trained are {', '.join(_TRAINED)}") from error
     return path
 
 

@@ -54,7 +54,8 @@ def opened(arguments: argparse.Namespace) -> Generator[Oracles]:
         running(arguments) as runtime,
         tempfile.TemporaryDirectory(prefix="mtp-zoo-") as folder,
     ):
-        yield Oracles(runtime, builtin.zoo_materials(Path(folder)))
+        materials = builtin.zoo_materials(Path(folder))
+        yield Oracles(runtime, materials, row_exact=getattr(arguments, "row_exact", False))
 
 
 @contextmanager

@@ -87,6 +87,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add("-x", action="store_true", help="stop at the first failure")
     add("--device", choices=("cpu", "gpu"), default="cpu")
+    add(
+        "--row-exact",
+        action="store_true",
+        help="the runtime verifies row by row: bits are demanded on any device",
+    )
     add("--mx-compile", choices=("off", "on"), default="off")
     add("--seed", metavar="N", default="0", help="of weights, text and stories (0)")
     add("--known", metavar="FILE", action="append", default=[], help="known failures")
@@ -209,6 +214,8 @@ def _pytest_arguments(arguments: argparse.Namespace, root: Path, out: Path) -> l
         value = getattr(arguments, name)
         if value is not None:
             made += [f"--{name.replace('_', '-')}", str(value)]
+    if arguments.row_exact:
+        made += ["--row-exact"]
     for file in arguments.known:
         made += ["--known", file]
     for case in arguments.case:

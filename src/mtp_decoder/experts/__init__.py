@@ -14,12 +14,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from mtp_decoder.errors import DecoderError
+import mlx.core as mx
+
+from mtp_decoder.errors import CheckpointError, DecoderError
 from mtp_decoder.experts.grouped import Grouped, Ungrouped
 from mtp_decoder.experts.layout import Part, expert_tensors, pieces_of
 from mtp_decoder.experts.offloaded import OffloadedExperts, stacks_of
@@ -154,7 +156,7 @@ def _store(
     if not indices:
         return None
     found = {index: stacks_of(getattr(*_place(layers[index]))) for index in indices}
-    parts = {name: Part(a.shape[1:], a.dtype) for name, a in found[indices[0]].items()}
+    parts = _alike({index: _parts_of(stacks) for index, stacks in found.items()})
     tensors = expert_tensors(shards, head=head)
     pieces = {
         index: pieces_of(
@@ -166,6 +168,27 @@ def _store(
         for index, stacks in found.items()
     }
     return ExpertStore(shards, parts, pieces, budget, eviction)
+
+
+def _parts_of(stacks: Mapping[str, mx.array]) -> dict[str, Part]:
+    return {name: Part(stack.shape[1:], stack.dtype) for name, stack in stacks.items()}
+
+
+def _alike(layers: Mapping[int, dict[str, Part]]) -> dict[str, Part]:
+    """The parts of an expert, which all layers must share: any slot takes an expert of any layer.
+
+    Raises:
+        CheckpointError: names two layers whose experts differ, and the part.
+    """
+    first, due = next(iter(layers.items()))
+    for index, parts in layers.items():
+        for name in sorted(parts.keys() | due.keys()):
+            if parts.get(name) != due.get(name):
+                raise CheckpointError(
+                    f"experts of layers {first} and {index} differ in {name}, as with other bits "
+                    "of quantisation; offload needs those of all layers alike"
+                )
+    return due
 
 
 def _install(layers: Sequence[Layer], store: ExpertStore) -> None:

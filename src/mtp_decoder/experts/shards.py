@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -55,7 +56,7 @@ class Shards:
 
     Raises:
         CheckpointError: there is none, one that the index lists is missing, one is no
-            safetensors file, or is shorter than its header says.
+            safetensors file or is shorter than its header says, or two have the same tensor.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +66,17 @@ class Shards:
         self.tensors: dict[str, Stored] = {}
         for number, path in enumerate(self.paths):
             self._descriptors.append(_open(path))
-            self.tensors = {**read_header(number, path), **self.tensors}
+            found = read_header(number, path)
+            self._refuse_twice(found)
+            self.tensors |= found
+
+    def _refuse_twice(self, found: Mapping[str, Stored]) -> None:
+        """Refuse tensors that an earlier file has, too: which of them is the model's is unknown."""
+        for name in sorted(self.tensors.keys() & found.keys()):
+            files = sorted(self.paths[at[name].file].name for at in (self.tensors, found))
+            raise CheckpointError(
+                f"{self.paths[0].parent} has {name} in {' and in '.join(files)}: leave one of them"
+            )
 
     def read(self, piece: Piece, into: memoryview) -> int:
         """Fill `into`, of the piece's length, and return that length.

@@ -15,7 +15,7 @@ class RoundCost:
         accepted: a, how many of them stood.
         draft_seconds: wall time of drafting.
         verify_seconds: wall time of the verify pass and of accepting.
-        rewind_seconds: wall time of the rewind.
+        rewind_seconds: wall time of the rewind, or of what settles a round with nothing to undo.
     """
 
     drafted: int

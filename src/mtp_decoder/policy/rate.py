@@ -3,20 +3,22 @@
 With p_j the part of drafts at place j that stood where those before them did, a round of K drafts
 emits E(K) = 1 + p_1 + p_1 p_2 + ... + p_1 .. p_K tokens on average, the bonus or correction
 included. It costs the seconds of its draft, verify and accept phases, measured at that depth,
-and, with probability 1 - p_1 .. p_K, those of a rewind. The K with the largest quotient is taken.
+and then those of a rewind with probability 1 - p_1 .. p_K, or else those of settling a round that
+has nothing to undo: the head takes in one more pair, after plain decoding too. The K with the
+largest quotient is taken.
 
 Costs belong to the machine and the model and are kept from one request to the next; accepts
-belong to a text and are not. Depths are measured at 0, 1, 2, 4, .. and the deepest; between them a
-cost is a straight line. The first sample at a depth, which pays for compilation and first
-allocations, is discarded, and so is the first rewind. Whenever one sixteenth of the time spent
-since would pay for it, one round goes to the depth tried longest ago: so a depth that was once slow
-or never accepted is seen again, whatever happened before.
+belong to a text and are not. Depths are measured at 0, 1, 2, 4, .. and the deepest; between
+measured ones, as where a budget ends, a cost is a straight line. The first sample at a depth, which
+pays for compilation and first allocations, is discarded, and so is the first rewind. Whenever one
+sixteenth of the time spent since would pay for it, one round goes to the depth tried longest ago:
+so a depth that was once slow or never accepted is seen again, whatever happened before.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import pairwise
+from collections.abc import Mapping
 from statistics import median
 
 from mtp_decoder.errors import DecoderError
@@ -65,6 +67,7 @@ class RateAware:
         self._discard, self._recent, self._explore = discard, recent, explore
         self._round: dict[int, _Seconds] = {}
         self._rewind = _Seconds(discard, recent)
+        self._settle = _Seconds(discard, recent)
         self._tried: dict[int, int] = {}
         self._rounds = 0
         self._since = 0.0
@@ -77,14 +80,14 @@ class RateAware:
 
     def depth(self, most: int) -> int:
         """The best depth, one without a cost yet, or one whose turn it is to be tried again."""
-        ladder = _ladder(most)
+        ladder, costs = _ladder(most), self._costs()
         self._best = None
         for k in reversed(ladder):
-            if self._cost_at(k) is None:
+            if not _is_known(k, costs):
                 return k
-        best = self._best = max(range(most + 1), key=lambda k: self._rate(k, ladder))
+        best = self._best = max(range(most + 1), key=lambda k: self._rate(k, costs))
         oldest = min(ladder, key=lambda k: self._tried.get(k, 0))
-        if oldest != best and self._since * self._explore >= self._price(oldest, ladder):
+        if oldest != best and self._since * self._explore >= self._price(oldest, costs):
             return oldest
         return best
 
@@ -93,8 +96,8 @@ class RateAware:
         k = cost.drafted
         seconds = cost.draft_seconds + cost.verify_seconds
         self._round.setdefault(k, _Seconds(self._discard, self._recent)).add(seconds)
-        if cost.accepted < k:
-            self._rewind.add(cost.rewind_seconds)
+        settled = self._rewind if cost.accepted < k else self._settle
+        settled.add(cost.rewind_seconds)
         self._rounds += 1
         self._tried[k] = self._rounds
         explored = k != self._best
@@ -116,31 +119,36 @@ class RateAware:
         weight = 1.0 / (1.0 + len(seen))
         return (_EXPECTED * weight + sum(seen)) / (weight + len(seen))
 
-    def _cost_at(self, k: int) -> float | None:
-        return self._round[k].value if k in self._round else None
+    def _costs(self) -> dict[int, float]:
+        """Seconds of a round without what settles it, by measured depth."""
+        found = ((k, seconds.value) for k, seconds in self._round.items())
+        return {k: value for k, value in found if value is not None}
 
-    def _seconds(self, k: int, ladder: list[int]) -> float:
-        """Seconds of a round of k drafts without its rewind; on a line between measured depths."""
-        measured = self._cost_at(k)
-        if measured is not None:
-            return measured
-        low, high = next((a, b) for a, b in pairwise(ladder) if a < k < b)
-        below, above = self._cost_at(low), self._cost_at(high)
-        assert below is not None
-        assert above is not None
-        return below + (above - below) * (k - low) / (high - low)
-
-    def _price(self, k: int, ladder: list[int]) -> float:
+    def _price(self, k: int, costs: Mapping[int, float]) -> float:
         """Seconds of a round of k drafts that fails."""
-        return self._seconds(k, ladder) + ((self._rewind.value or 0.0) if k else 0.0)
+        settled = self._rewind if k else self._settle
+        return _seconds(k, costs) + (settled.value or 0.0)
 
-    def _rate(self, k: int, ladder: list[int]) -> float:
+    def _rate(self, k: int, costs: Mapping[int, float]) -> float:
         tokens = all_stand = 1.0
         for place in range(1, k + 1):
             all_stand *= self._stands(place)
             tokens += all_stand
-        rewind = (self._rewind.value or 0.0) * (1.0 - all_stand)
-        return tokens / max(self._seconds(k, ladder) + rewind, 1e-12)
+        after = (self._rewind.value or 0.0) * (1.0 - all_stand)
+        after += (self._settle.value or 0.0) * all_stand
+        return tokens / max(_seconds(k, costs) + after, 1e-12)
+
+
+def _is_known(k: int, costs: Mapping[int, float]) -> bool:
+    """Whether a depth was measured, or depths on both sides of it were."""
+    return bool(costs) and min(costs) <= k <= max(costs)
+
+
+def _seconds(k: int, costs: Mapping[int, float]) -> float:
+    """The cost of a known depth; on a line between the nearest measured ones."""
+    low = max(depth for depth in costs if depth <= k)
+    high = min(depth for depth in costs if depth >= k)
+    return costs[low] + (costs[high] - costs[low]) * (k - low) / max(high - low, 1)
 
 
 def _ladder(most: int) -> list[int]:

@@ -12,8 +12,10 @@ import mlx.core as mx
 from mlx_lm.models.base import create_attention_mask, create_ssm_mask
 
 from mtp_decoder.errors import DecoderError
+from mtp_decoder.qwen import row_exact
 from mtp_decoder.qwen.gated_delta import Projections, finish, project, scan
-from mtp_decoder.target import Layer, Slots, Tape
+from mtp_decoder.row_exact import RowByRowTarget
+from mtp_decoder.target import Layer, Slots, Tape, Target
 
 _MODULES = ("mlx_lm.models.qwen3_5", "mlx_lm.models.qwen3_5_moe", "mlx_lm.models.qwen3_next")
 
@@ -88,10 +90,7 @@ class QwenTarget:
         self._text: Any = getattr(model, "language_model", model)
         self.args: Any = self._text.args
         self.vocab_size: int = self.args.vocab_size
-        self.layers: list[Layer] = [
-            LinearLayer(layer) if layer.is_linear else AttentionLayer(layer)
-            for layer in model.layers
-        ]
+        self.layers: list[Layer] = [_wrap(layer) for layer in model.layers]
 
     def make_cache(self) -> list[Any]:
         """mlx-lm's own caches."""
@@ -110,3 +109,45 @@ class QwenTarget:
         if self.args.tie_word_embeddings:
             return self._text.model.embed_tokens.as_linear(hidden)
         return self._text.lm_head(hidden)
+
+    def row_exact(self) -> Target:
+        """The model with rows computed as in one-token steps, in the way of this backend."""
+        return RowExactQwen(self) if mx.cuda.is_available() else RowByRowTarget(self)
+
+    @property
+    def output(self) -> tuple[Any, bool]:
+        """The module that projects to logits, and whether it is the embedding."""
+        tied = self.args.tie_word_embeddings
+        return (self._text.model.embed_tokens, True) if tied else (self._text.lm_head, False)
+
+    def norm(self, hidden: mx.array) -> mx.array:
+        """The final norm alone."""
+        return self._text.model.norm(hidden)
+
+
+class RowExactQwen:
+    """A `QwenTarget` whose verify passes keep their rows together where that keeps the bits."""
+
+    def __init__(self, target: QwenTarget) -> None:
+        self._target = target
+        self.vocab_size = target.vocab_size
+        self.layers: list[Layer] = [_wrap(row_exact.twin(layer)) for layer in target.model.layers]
+        self._output, self._tied = target.output
+
+    def make_cache(self) -> list[Any]:
+        """mlx-lm's own caches."""
+        return self._target.make_cache()
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Token embeddings [B, T, H]."""
+        return self._target.embed(tokens)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Final norm and output projection: [B, T, H] to [B, T, V]."""
+        if hidden.shape[1] == 1:
+            return self._target.logits(hidden)
+        return row_exact.project(self._output, self._target.norm(hidden), tied=self._tied)
+
+
+def _wrap(layer: Any) -> LinearLayer | AttentionLayer:
+    return LinearLayer(layer) if layer.is_linear else AttentionLayer(layer)

@@ -12,6 +12,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.cache import RotatingKVCache
 
+from mtp_decoder.row_exact import RowByRowLayer, joined, pairs_of
 from mtp_decoder.target import Layer
 
 
@@ -41,6 +42,19 @@ class RingUndo:
 
     def run(self, x: mx.array, tokens: mx.array) -> mx.array:
         """The layer's forward pass; remembers the new rows."""
+        if not isinstance(self._layer, RowByRowLayer):
+            return self._run(x, tokens)
+        # One by one a ring holds no more than its window, so each row is taken as it comes.
+        out: list[mx.array] = []
+        new: list[tuple[mx.array, ...]] = []
+        for row in pairs_of(x, tokens):
+            out.append(self._run(*row))
+            new.append(self._new)
+        keys, values = zip(*new, strict=True)
+        self._new = mx.concatenate(list(keys), axis=2), mx.concatenate(list(values), axis=2)
+        return joined(out)
+
+    def _run(self, x: mx.array, tokens: mx.array) -> mx.array:
         out = self._layer(x, tokens, self._cache)
         after = temporal_rows(self._cache)
         assert after is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,14 @@ def test_several_shards(folder: Folder) -> None:
     Session(target, head).prefill(PROMPT)
 
 
+def test_a_tensor_in_two_shards(folder: Folder) -> None:
+    """A tensor that two files hold is refused: nobody knows which of them is the model's."""
+    path = folder("gdn-moe")
+    shutil.copy(path / FILE, path / "old.safetensors")
+    with pytest.raises(CheckpointError, match=r"in model\.safetensors and in old\.safetensors"):
+        load(path, OffloadSettings(10**6))
+
+
 @pytest.mark.parametrize(
     ("size", "said"),
     [(4, "its header is cut short"), (2000, "its header is cut short"), (-1, "it was cut short")],
@@ -114,6 +123,16 @@ def test_a_dtype_the_model_does_not_compute_in(folder: Folder) -> None:
     shards = Shards(path)
     with pytest.raises(CheckpointError, match=r"4096 bytes of F32, the model computes with 2048"):
         offload(target, head, shards, OffloadSettings(10**6))
+
+
+def test_layers_that_differ(folder: Folder) -> None:
+    """Layers whose experts are stored otherwise than the others' are named: slots are for all."""
+    path = folder("gdn-moe")
+    target, head = as_any(read(path))
+    experts = target.layers[2].mlp.experts
+    experts.down = experts.down.astype(mx.float16)
+    with pytest.raises(CheckpointError, match="experts of layers 0 and 2 differ in down, as with"):
+        offload(target, head, Shards(path), OffloadSettings(10**6))
 
 
 def test_a_missing_expert(folder: Folder) -> None:
@@ -211,6 +230,38 @@ def test_interrupted_while_reading(offloaded: Callable[..., Offloaded], number: 
     twin.round(3)
     require_equal(session.state(), twin.state(), what="a session that was not interrupted")
     assert len(store.resident) == 2
+
+
+@pytest.mark.parametrize("during", ["prefill", "extend"])
+@pytest.mark.parametrize("number", [2, 9, 38])
+def test_a_prompt_interrupted_while_reading(
+    offloaded: Callable[..., Offloaded], during: str, number: int
+) -> None:
+    """Ctrl-C while a layer's buffer is read, the head's too, leaves caches and slots as before."""
+    target, head, store, head_store = offloaded("gdn-moe", 2)
+    session, twin = (Session(target, head, prefill_step_size=4) for _ in range(2))
+    if during == "extend":
+        for one in (session, twin):
+            one.prefill(PROMPT)
+    calls: dict[str, Callable[[Session], Any]] = {
+        "prefill": lambda s: s.prefill(PROMPT),
+        "extend": lambda s: s.extend(PROMPT[:7]),
+    }
+    before, resident, opened = session.state(), store.resident, descriptors()
+    with pytest.raises(KeyboardInterrupt), interrupted_read(number) as reads:
+        calls[during](session)
+    assert number in reads
+    assert (session.target_length, store.resident, descriptors()) == (
+        twin.target_length,
+        resident,
+        opened,
+    )
+    assert all(s.whole(0) is None for s in (store, head_store))
+    if before:
+        require_equal(session.state(), before, what="the state before the call")
+    for one in (session, twin):
+        calls[during](one)
+    require_equal(session.state(), twin.state(), what="a session that was not interrupted")
 
 
 def test_nobody_writes_after_an_interrupt(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
 from mtp_decoder.experts import Grouped, OffloadSettings, Shards, Ungrouped, group, offload
 from mtp_decoder.qwen.load import load
-from reference_models.checkpoint import read
+from reference_models.checkpoint import read, write
 from reference_models.prompts import prompt_tokens
+from reference_models.weights import draw
+from reference_models.zoo import config_of, tensors_of
 
 LENGTHS = (31, 32)
 """Rows of a pass; each meets two experts, and sorting begins at 64 pairs."""
@@ -62,6 +65,18 @@ def _model(
         group(target.layers, sort=sort)
         group(head.layers, sort=sort)
     return target, head
+
+
+@pytest.mark.parametrize("rows", [31, 32])
+def test_a_head_of_two_layers(tmp_path: Path, rows: int) -> None:
+    """The second layer of a head reads what sorted experts gave; it has a row fewer of a prompt."""
+    config = replace(config_of("gdn-moe"), mtp_num_hidden_layers=2)
+    weights = {n: mx.array(draw("two", n, t)) for n, t in tensors_of(config).items()}
+    folder = write(config, weights, tmp_path)
+    due, found = (
+        decoded(*_model(folder, None, classes=False, sort=sort), rows + 1) for sort in (False, True)
+    )
+    require_equal(found, due, what="rows as they come")
 
 
 class Seen:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import pytest
 
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
-from mtp_decoder.experts import Eviction, ExpertCounts, Shards
+from mtp_decoder.experts import Eviction, ExpertCounts, OffloadSettings, Shards
+from mtp_decoder.experts import store as stores
 from mtp_decoder.experts.layout import Part, expert_tensors, pieces_of
 from mtp_decoder.experts.slots import Slots
 from mtp_decoder.experts.store import ExpertStore
 from reference_models.checkpoint import read, write
 from reference_models.weights import draw
 from reference_models.zoo import config_of, tensors_of
+from tests.decoder.conftest import Zoo
 from tests.decoder.experts.conftest import Offloaded, open_offloaded
 from tests.decoder.helpers import PROMPT
 
@@ -65,6 +68,25 @@ def test_counts(offloaded: Callable[..., Offloaded], eviction: Eviction, slots: 
         store.acquire(keys[0][0], [expert for _, expert in keys])
     assert store.counts == counted(calls, slots, by_use=eviction is Eviction.LFU)
     assert store.counts.hits
+
+
+def test_lfu_by_default() -> None:
+    """Who names no way gets LFU, from the settings and from a store."""
+    assert OffloadSettings(1).eviction is Eviction.LFU
+    assert signature(ExpertStore).parameters["eviction"].default is Eviction.LFU
+
+
+def test_a_buffer_is_evaluated_before_it_is_filled_anew(
+    offloaded: Callable[..., Offloaded], zoo: Zoo
+) -> None:
+    """Two layers that take turns in one buffer compute what experts in memory compute, unasked."""
+    target, _, store, _ = offloaded("gdn-moe", 1)
+    rows, chosen = mx.random.normal((1, 4, 32), key=mx.random.key(0)), mx.array([[[0, 5]] * 4])
+    with store.whole_layers():
+        found = {f"{n}": target.layers[n].mlp.experts(rows, chosen) for n in range(3)}
+    plain: Any = zoo("gdn-moe")[0]
+    due = {f"{n}": plain.layers[n].mlp.experts(rows, chosen) for n in range(3)}
+    require_equal(found, due, what="experts in memory")
 
 
 def test_lfu_and_lru_differ(offloaded: Callable[..., Offloaded]) -> None:
@@ -156,6 +178,23 @@ def test_the_whole_layer_buffer_is_given_back(offloaded: Callable[..., Offloaded
         store.whole(0)
         assert mx.get_active_memory() >= before + 6 * store.expert_bytes
     assert mx.get_active_memory() == before
+
+
+def test_one_buffer_of_a_whole_layer(
+    offloaded: Callable[..., Offloaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layers of a target take turns in one buffer, and the head's layer has one."""
+    made = list[int]()
+
+    class Counted(Slots):
+        def __init__(self, parts: Mapping[str, Part], count: int) -> None:
+            made.append(count)
+            super().__init__(parts, count)
+
+    target, head, *_ = offloaded("gdn-moe", 1)
+    monkeypatch.setattr(stores, "Slots", Counted)
+    Session(target, head, prefill_step_size=2).prefill(PROMPT)
+    assert made == [6, 6]
 
 
 def test_a_head_of_two_layers(tmp_path: Path) -> None:
