@@ -28,8 +28,7 @@ _STREAM_CHUNK = 32
 class GroupKey(NamedTuple):
     """What a group is of: model, data type, prompt length and where in the text it starts.
 
-    With `kv_bits` all its sessions, those of expected values too, keep quantised keys and values;
-    with `row_exact` all of them verify row by row.
+    With `kv_bits` all its sessions, those of expected values too, keep quantised keys and values.
     """
 
     model: str
@@ -39,7 +38,6 @@ class GroupKey(NamedTuple):
     kv_bits: int = 0
     kv_group_size: int = 64
     quantized_kv_start: int = 0
-    row_exact: bool = False
 
 
 def target_arrays(state: Mapping[str, mx.array]) -> State:
@@ -81,14 +79,13 @@ class Group:
         return self._base.fork(self._stored(options))
 
     def _stored(self, options: Options) -> Options:
-        """The options with the group's way of keeping keys and values, and of verifying."""
+        """The options with the group's way of keeping keys and values."""
         key = self.key
         return replace(
             options,
             kv_bits=key.kv_bits,
             kv_group_size=key.kv_group_size,
             quantized_kv_start=key.quantized_kv_start,
-            row_exact=options.row_exact or key.row_exact,
         )
 
     def require_forks_apart(self) -> None:

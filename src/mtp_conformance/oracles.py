@@ -284,6 +284,10 @@ class Oracles:
             return True
         if not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS) or k == 0:
             return True
+        return self.found_exact(key, k, strategy)
+
+    def found_exact(self, key: GroupKey, k: int, strategy: str = "") -> bool:
+        """As `exact`, found out whatever is promised."""
         return self._exact_over(key, k, strategy, _DRAWS)
 
     def _exact_over(self, key: GroupKey, k: int, strategy: str, draws: Sequence[int]) -> bool:

@@ -33,11 +33,11 @@ class OtherRounding(FolderRuntime):
         return BuiltinSession(session_of(target, head, options), target, head, options, checkpoint)
 
 
-class KeepsRounding(OtherRounding):
-    """Likewise, and deaf to being told to verify row by row."""
+class IgnoresRowExact(OtherRounding):
+    """Offers a row-exact mode and has none."""
 
     def open(self, model: str, checkpoint: Path, options: Options) -> BuiltinSession:
-        """As its parent, without the option."""
+        """As ever."""
         return super().open(model, checkpoint, replace(options, row_exact=False))
 
 
@@ -68,6 +68,11 @@ class StreamAlone(FolderRuntime):
         return replace(super().describe(), capabilities=offered, max_draft_tokens=2)
 
 
+def ignores_row_exact() -> IgnoresRowExact:
+    """The factory for `--runtime`."""
+    return IgnoresRowExact()
+
+
 def drifting() -> Drifting:
     """The factory for `--runtime`."""
     return Drifting()
@@ -76,11 +81,6 @@ def drifting() -> Drifting:
 def stream_alone() -> StreamAlone:
     """The factory for `--runtime`."""
     return StreamAlone()
-
-
-def keeps_rounding() -> KeepsRounding:
-    """The factory for `--runtime`."""
-    return KeepsRounding()
 
 
 def other_rounding() -> OtherRounding:

@@ -79,7 +79,7 @@ def _without_logits(runtime: CheckedRuntime, *capabilities: object) -> bool:
 
 
 def test_row_exact(folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a row-exact key every session is opened and forked so."""
+    """Of a row-exact runtime every session is opened and forked so."""
     seen: list[bool] = []
 
     def noted(session: BuiltinSession, *parts: object) -> None:
@@ -88,9 +88,8 @@ def test_row_exact(folders: Callable[[str], Path], monkeypatch: pytest.MonkeyPat
 
     start = BuiltinSession.__init__
     monkeypatch.setattr(BuiltinSession, "__init__", noted)
-    runtime = CheckedRuntime(FolderRuntime())
-    key = KEY._replace(row_exact=True)
-    group = FrugalGroup(runtime, folders("qwen3_next"), key, SHORT)
+    runtime = CheckedRuntime(FolderRuntime(), row_exact=True)
+    group = FrugalGroup(runtime, folders("qwen3_next"), KEY, SHORT)
     group.rewound("", 1, 0)
     group.never_rejected_state([group.drafts(1, 1, 1)])
     group.direct_state(1)

@@ -189,20 +189,18 @@ def test_row_exact_is_passed_on(gated: Gate, monkeypatch: pytest.MonkeyPatch) ->
     assert "row by row" in done.out
 
 
-def test_row_exact_mends_rounding(tmp_path: Path, gated: Gate) -> None:
-    """A decoder that rounds by the number of rows is lossless in the mode."""
-    folder = write_zoo("gdn", tmp_path / "gdn", mx.bfloat16)
-    runtime = ("--runtime", "tests.gate.runtimes:other_rounding", "--row-exact")
-    assert gated(folder, *runtime, k=1, **{"max-tokens": 6}).code == 0
-
-
 def test_row_exact_has_to_hold(tmp_path: Path, gated: Gate) -> None:
-    """A runtime that offers it and rounds otherwise all the same is broken."""
+    """Whoever offers it and rounds otherwise all the same is broken; whoever keeps to it is not."""
     folder = write_zoo("gdn", tmp_path / "gdn", mx.bfloat16)
-    runtime = ("--runtime", "tests.gate.runtimes:keeps_rounding", "--row-exact")
-    done = gated(folder, *runtime, k=1, **{"max-tokens": 6})
+    small = {"k": 1, "max-tokens": 6}
+    kept = ("--runtime", "tests.gate.runtimes:other_rounding", "--row-exact")
+    assert gated(folder, *kept, **small).code == 0
+    done = gated(folder, "--runtime", "tests.gate.runtimes:ignores_row_exact", kept[2], **small)
     assert done.code == 1
-    assert "a pass of 2 rows rounds otherwise than 2 steps do here, in spite of" in done.answer
+    probe = next(r for r in done.report.results if r.case == "control.rows.checkpoint")
+    assert probe.failure is not None
+    said = "a pass of 2 rows rounds otherwise than 2 steps do here, in spite of --row-exact"
+    assert said in probe.failure.message
 
 
 def test_loaded_once(tmp_path: Path, gated: Gate, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from mtp_conformance.case import Cell
 from mtp_conformance.commands import Subparsers
 from mtp_conformance.commands.common import add_runtime_options, running, say
 from mtp_conformance.failure import RuntimeFailure, UsageError
+from mtp_conformance.protocol import Capability, Options
 from mtp_conformance.suite import suite_root
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mtp_conformance.report import Header, Result
 
 _REPORT = "report.jsonl"
-_ROW_EXACT = "row-exact"
 _BEYOND_K = 4
 _DRAFT_TOKENS = 257
 _EXAMPLES = """examples:
@@ -185,8 +185,8 @@ class _Gate:
             UsageError: says what it does.
         """
         given, card = self._arguments, self._card
-        if given.row_exact and _ROW_EXACT not in {c.value for c in card.capabilities}:
-            raise UsageError(f"--row-exact: {card.name} does not offer {_ROW_EXACT} verification")
+        if given.row_exact and Capability.ROW_EXACT not in card.capabilities:
+            raise UsageError(f"--row-exact: {card.name} has no row-exact mode; leave it out")
         if max(given.k) > card.max_draft_tokens:
             most = card.max_draft_tokens
             raise UsageError(f"--k {max(given.k)}: {card.name} drafts at most {most} tokens")
@@ -248,12 +248,10 @@ class _Gate:
     def _first_look(self, oracles: Any, folder: Path, prompt: Prompt) -> _Opened:
         """Open the folder and prefill once: what cannot be opened ends the gate here."""
         from mtp_conformance.oracles import MOST_ROUNDING
-        from mtp_conformance.protocol import Capability, Options
         from mtp_conformance.verdict import Unsupported
 
-        options = Options(row_exact=self._arguments.row_exact)
         try:
-            session = oracles.runtime.open(folder.name, folder, options)
+            session = oracles.runtime.open(folder.name, folder, Options())
             logits = session.prefill(prompt.tokens).logits
             shows = oracles.runtime.offers(Capability.STATE)
             state = sum(a.nbytes for a in session.state().values()) if shows else 0

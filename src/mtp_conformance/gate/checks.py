@@ -98,7 +98,7 @@ def _row_exact(plan: Plan, cell: Cell, witness: Witness) -> None:
     oracles, k = plan.oracles, cell.k or 0
     oracles.need(Capability.LOGITS, Capability.DRAFTS)
     oracles.need_depth(k)
-    exact = oracles.exact(oracles.key(cell), k, plan.strategy)
+    exact = oracles.found_exact(oracles.key(cell), k, plan.strategy)
     witness.add(compared=3 * (k + 1))
     if exact:
         return

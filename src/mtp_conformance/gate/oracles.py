@@ -29,19 +29,18 @@ class GateOracles(Oracles):
     def __init__(
         self, runtime: Runtime, folder: Path, prompts: Sequence[Prompt], *, row_exact: bool = False
     ) -> None:
-        super().__init__(runtime, _materials(folder, prompts))
+        super().__init__(runtime, _materials(folder, prompts), row_exact=row_exact)
         # A list of models is of the zoo's; whether it can open this folder, opening it shows.
         self.description = replace(self.runtime.description, models=())
         self.runtime.description = self.description
         self.runtime.dropped = []
-        self._row_exact = row_exact
         ends = [sum(len(p.tokens) for p in prompts[:n]) for n in range(len(prompts))]
         self._starts = {prompt.name: end for prompt, end in zip(prompts, ends, strict=True)}
 
     def key(self, cell: Cell) -> GroupKey:
         """See `Oracles`."""
         start = self._starts[str(cell.params["prompt"])]
-        return key_of(cell)._replace(start=start, row_exact=self._row_exact)
+        return key_of(cell)._replace(start=start)
 
     def fresh_group(self, key: GroupKey) -> Group:
         """See `Oracles`."""
@@ -60,7 +59,7 @@ class GateOracles(Oracles):
             AssertionError: K=0 twice gave two results.
         """
         compared = self.check_determinism(cell, rounds, tokens)
-        self._deterministic.add(self.key(cell)._replace(prompt_length=0))
+        self._deterministic.add(self.key(cell)._replace(prompt_length=0, quantized_kv_start=0))
         return compared
 
     def tidy(self) -> None:
