@@ -7,12 +7,13 @@ not kept. Drafts are injected so that every accepted count comes; the head runs 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mlx.core as mx
 from mlx_lm.generate import generate_step as mlx_lm_steps
 
+from mtp_decoder import generate_step
 from mtp_decoder.counters import PHASES
 from mtp_decoder.session import Session
 from tests.gpu.exact import PROMPT, accepts, drafts_for, plain, prompt, session
@@ -77,17 +78,16 @@ def rounds(subject: Subject, pair: Any, k: int, count: int) -> Iterator[Row]:
 
 
 def loops(subject: Subject, pair: Any, tokens: int, times: int = 4) -> Iterator[Row]:
-    """Tokens a second at K=0: this decoder and mlx-lm's loop, one after the other, in turn."""
+    """Tokens at K=0: this decoder's rounds, its steps that run ahead, and mlx-lm's loop, in turn."""
     target, _ = pair
     given = prompt(target.vocab_size)
+    ways: dict[str, Callable[[Any, list[int], int], float]] = {
+        "mtp_decoder": _rounds,
+        "mtp_decoder, ahead": _ahead,
+        "mlx-lm": _theirs,
+    }
     for number in range(times):
-        order = ("mtp_decoder", "mlx-lm") if number % 2 else ("mlx-lm", "mtp_decoder")
-        for name in order:
-            seconds = (
-                _ours(target, given, tokens)
-                if name == "mtp_decoder"
-                else _theirs(target, given, tokens)
-            )
+        for name in ways if number % 2 else reversed(ways):
             yield {
                 "part": "loops",
                 "model": subject.name,
@@ -95,11 +95,11 @@ def loops(subject: Subject, pair: Any, tokens: int, times: int = 4) -> Iterator[
                 "loop": name,
                 "run": number,
                 "tokens": tokens,
-                "seconds": round(seconds, 6),
+                "seconds": round(ways[name](target, given, tokens), 6),
             }
 
 
-def _ours(target: Any, given: list[int], tokens: int) -> float:
+def _rounds(target: Any, given: list[int], tokens: int) -> float:
     made = Session(target)
     made.prefill(given)
     start = time.perf_counter()
@@ -108,13 +108,21 @@ def _ours(target: Any, given: list[int], tokens: int) -> float:
     return time.perf_counter() - start
 
 
-def _theirs(target: Any, given: list[int], tokens: int) -> float:
-    steps = mlx_lm_steps(mx.array(given), target.model, max_tokens=tokens + 1)
+def _ahead(target: Any, given: list[int], tokens: int) -> float:
+    steps = generate_step(given, target, num_draft_tokens=0, max_tokens=tokens + 1)
+    return _seconds(steps, tokens)
+
+
+def _seconds(steps: Iterator[Any], tokens: int) -> float:
     next(steps)
     start = time.perf_counter()
     for _ in range(tokens):
         next(steps)
     return time.perf_counter() - start
+
+
+def _theirs(target: Any, given: list[int], tokens: int) -> float:
+    return _seconds(mlx_lm_steps(mx.array(given), target.model, max_tokens=tokens + 1), tokens)
 
 
 def _rounded(milliseconds: dict[str, float]) -> dict[str, float]:
