@@ -27,7 +27,11 @@ they say how arms compare on this device, and nothing about another one.
 *Row-exact* computes every row of a verify pass as a one-token step computes it
 (`Session(row_exact=True)`, `--row-exact`). *Fast* is the default. On CUDA mlx-lm's models keep
 their rows together as batches of one-row products and ask attention query by query; all other
-models, and every model on Metal, run layer by layer one row a call.
+models, and every model on Metal, run layer by layer one row a call. Metal was not measured.
+
+Claims were run by several processes at once, times by one alone. On CUDA MLX multiplies several
+float32 rows in TF32 and one row in float32, so that float32 choices of the fast mode lie thousands
+of ULP apart: by the rule of four ULP they are no ties.
 """
 
 

@@ -78,7 +78,7 @@ def rounds(subject: Subject, pair: Any, k: int, count: int) -> Iterator[Row]:
 
 
 def loops(subject: Subject, pair: Any, tokens: int, times: int = 4) -> Iterator[Row]:
-    """Tokens at K=0: this decoder's rounds, its steps that run ahead, and mlx-lm's loop, in turn."""
+    """Tokens at K=0: rounds, steps that run ahead, and mlx-lm's loop, in turn."""
     target, _ = pair
     given = prompt(target.vocab_size)
     ways: dict[str, Callable[[Any, list[int], int], float]] = {
