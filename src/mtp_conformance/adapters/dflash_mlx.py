@@ -40,6 +40,7 @@ from mtp_conformance.adapters.generating import (
     Ends,
     GeneratorSession,
     Injection,
+    over_after_failure,
     versions_of,
 )
 from mtp_conformance.protocol import Capability, Description, Options, Outcome
@@ -201,6 +202,7 @@ class _Backend(EagerDraftBackend):
         return mx.array(given, own.dtype), [[draft] for draft in given], [[0.0] for _ in given]
 
 
+@over_after_failure
 class DflashMlxSession(GeneratorSession):
     """One sequence; rounds keep a list of the target's caches."""
 
@@ -252,6 +254,7 @@ class DflashMlxSession(GeneratorSession):
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """Run the prompt by the forward pass its prefill calls."""
         step, logits = self._options.prefill_step_size, mx.zeros((1, 1, 1))
+        self._caches = self._ops.make_cache(self._model, enable_speculative_linear_cache=True)
         for start in range(0, len(tokens), step):
             logits = self._forward(tokens[start : start + step], logits_last_only=True)
         self._held = len(tokens)

@@ -160,6 +160,7 @@ class MlxDsparkSession:
     def prefill(self, tokens: Sequence[int]) -> Outcome:
         """Run the prompt by `Target.prefill`, in chunks as the loops do."""
         logits: Any = None
+        self._caches = self._target.make_cache()  # also after one that failed
         self._target.reset_spec()
         step = self._options.prefill_step_size
         for start in range(0, len(tokens), step):

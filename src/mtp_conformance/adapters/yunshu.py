@@ -30,7 +30,7 @@ from yunshu_engine.mtp_patch import load_model_with_mtp
 from yunshu_engine.n_confirmed_patch import apply_n_confirmed_patch
 
 from mtp_conformance.adapters.caches import state_of
-from mtp_conformance.adapters.generating import versions_of
+from mtp_conformance.adapters.generating import over_after_failure, versions_of
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome
 from mtp_conformance.stdio import serve
 
@@ -179,6 +179,7 @@ class _After:
         return self._left < 0
 
 
+@over_after_failure
 class YunshuSession:
     """One sequence: the prompt, the drafts of its rounds, and what they emitted."""
 
