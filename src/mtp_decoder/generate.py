@@ -203,7 +203,8 @@ def emit(
                 session.cut(handed_out)
         done += count
         if ends or done == max_tokens:
-            session.land()
+            if ahead:
+                session.land()
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
         if ahead:
