@@ -196,7 +196,8 @@ def emit(
                 handed_out += 1
                 yield token, row, handed_out <= outcome.accepted
         except BaseException:
-            session.land()
+            if ahead:
+                session.land()
             raise
         finally:
             if 0 < handed_out < count:
