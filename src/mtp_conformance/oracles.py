@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from mtp_conformance.case import Cell
 from mtp_conformance.checked import CheckedRuntime
-from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal, same_state
+from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import ForkMovedOriginal, Group, GroupKey, State, target_arrays
 from mtp_conformance.protocol import Capability, Options, Runtime
@@ -300,7 +300,8 @@ class Oracles:
     def prefill_exact(self, key: GroupKey) -> bool:
         """Whether one pass over many tokens gives the loaded model the bits of one-row steps.
 
-        Of three draws; a runtime that shows no state is taken to be.
+        Of three draws. As in `exact` a runtime that shows no state is taken to be, and so is one
+        whose states are apart by more than rounding can be.
         """
         if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):
             return True
@@ -361,8 +362,7 @@ class Oracles:
         if self.runtime.offers(Capability.STATE):  # logits of a narrow type hide much of it
             state, steps = target_arrays(session.state()), group.plain_state(k + 1)
             pairs += [(array, steps[name]) for name, array in state.items() if name in steps]
-        equal = all(bits_equal(*pair) is None for pair in pairs)
-        return equal or not all(_alike(*pair, MOST_ROUNDING[key.dtype]) for pair in pairs)
+        return not _apart_by_rounding(pairs, key.dtype)
 
     @contextmanager
     def bits_against_prefill(self, group: Group, k: int, strategy: str = "") -> Generator[None]:
@@ -436,7 +436,16 @@ def _alike(row: mx.array, step: mx.array, rounding: float) -> bool:
 
 def _prefill_is_exact(group: Group) -> bool:
     direct, steps = (target_arrays(s) for s in (group.direct_state(3), group.plain_state(3)))
-    return same_state(direct, steps)
+    if set(direct) != set(steps):
+        return True  # no rounding leaves out an array
+    return not _apart_by_rounding([(direct[n], steps[n]) for n in direct], group.key.dtype)
+
+
+def _apart_by_rounding(pairs: Sequence[tuple[mx.array, mx.array]], dtype: str) -> bool:
+    """Whether arrays differ, and none of them by more than rounding can explain."""
+    if all(bits_equal(*pair) is None for pair in pairs):
+        return False
+    return all(_alike(*pair, MOST_ROUNDING[dtype]) for pair in pairs)
 
 
 def _drawn(key: GroupKey, start: int) -> GroupKey:

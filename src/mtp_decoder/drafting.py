@@ -114,9 +114,8 @@ class Drafter:
                 laws += [] if law is None else [law]
             drafts.append(token)
         self._next = (hidden, token)
-        mx.eval(
-            drafts, laws, hidden, arrays_of(self._caches)
-        )  # index keys no draft needed yet, too
+        # The caches, too: no draft may have needed the last index keys yet.
+        mx.eval(drafts, laws, hidden, arrays_of(self._caches))
         tokens = [cast("int", token.item()) for token in drafts]
         return Chain(tokens, mx.concatenate(laws) if laws else None)
 

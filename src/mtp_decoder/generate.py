@@ -196,16 +196,14 @@ def emit(
                 handed_out += 1
                 yield token, row, handed_out <= outcome.accepted
         except BaseException:
-            if ahead:
-                session.land()
+            session.land()
             raise
         finally:
             if 0 < handed_out < count:
                 session.cut(handed_out)
         done += count
         if ends or done == max_tokens:
-            if ahead:
-                session.land()
+            session.land()
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
         if ahead:

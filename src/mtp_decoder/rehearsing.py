@@ -78,6 +78,9 @@ class _ScriptedSession:
         self.chosen.append(k)
         return self._outcome(k, accepted)
 
+    def land(self) -> None:
+        """Nothing is ever under way."""
+
     def cut(self, emitted: int) -> None:
         """Nothing is cached."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mtp_conformance.adapters import builtin
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.protocol import Capability, Description
+from mtp_decoder.session import Round, Session
 from tests.fakes.uneven import UnevenRuntime
 
 CELL = Cell("ple", "tape", 3, 1, "float32", 5)
@@ -73,3 +75,19 @@ def test_a_runtime_without_the_mode_is_refused(tmp_path: Path) -> None:
     """And told so before anything runs."""
     with pytest.raises(RuntimeFailure, match="no row-exact mode"):
         Oracles(_WithoutTheMode(), builtin.zoo_materials(tmp_path), row_exact=True)
+
+
+def test_a_wrong_prefill_is_no_rounding(
+    ordinary: Oracles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where a prompt in one pass is apart by more than rounding, nothing is left open."""
+    prefill = Session.prefill
+
+    def forgetful(self: Session, prompt: Sequence[int]) -> Round:
+        return prefill(self, [*prompt[:-1], (prompt[-1] + 1) % 256] if len(prompt) > 9 else prompt)
+
+    key = ordinary.group(CELL).key
+    assert not ordinary.prefill_exact(key)
+    monkeypatch.setattr(Session, "prefill", forgetful)
+    broken = Oracles(UnevenRuntime(), builtin.zoo_materials(tmp_path))
+    assert broken.prefill_exact(key)

@@ -122,7 +122,7 @@ def test_points_of_the_plot(rows: Rows) -> None:
 
 def test_files(rows: Rows, tmp_path: Path) -> None:
     """Page and plot are written beside each other, where matplotlib is installed."""
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="the plot's library is in the extra `train`")
     written = write_page(rows, tmp_path / "docs" / "b.md")
     assert [path.name for path in written] == ["b.md", "b.svg"]
     assert sorted(path.name for path in (tmp_path / "docs").iterdir()) == ["b.md", "b.svg"]
