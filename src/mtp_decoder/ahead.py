@@ -8,8 +8,7 @@ token that is still being computed, and submitted. So building and computing ove
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
 
@@ -19,15 +18,16 @@ from mtp_decoder.state import arrays_of
 from mtp_decoder.target import Target
 from mtp_decoder.window import Window
 
+_ALL_EVERY = 16
+"""Positions after which everything in the caches is computed; to ask every time costs a tenth."""
 
-@dataclass(frozen=True)
-class Step:
-    """A submitted step: its token [1], logits and log-probabilities [1, V], and the way back."""
+
+class Step(NamedTuple):
+    """A submitted step: its token [1], logits and log-probabilities [1, V]."""
 
     token: mx.array
     logits: mx.array
     logprobs: mx.array
-    window: Window
 
 
 class Ahead:
@@ -41,7 +41,8 @@ class Ahead:
     def __init__(self, target: Target, caches: Sequence[Any]) -> None:
         self._target = target
         self._caches = caches
-        self._submitted: list[Step] = []
+        self._windows: list[Window] = []
+        self._next: Step | None = None
 
     def step(self, anchor: int, position: int, rule: Told, *, more: bool) -> tuple[int, Step]:
         """The token after the anchor.
@@ -54,31 +55,30 @@ class Ahead:
             rule: chooses it.
             more: whether to submit the step after this one.
         """
-        if not self._submitted:
-            self._submit(mx.array([[anchor]]), position, rule)
-        step = self._submitted[0]
-        if more:
-            self._submit(step.token[None], position + 1, rule)
+        step = self._next or self._submit(mx.array([[anchor]]), position, rule)
+        self._next = self._submit(step.token[None], position + 1, rule) if more else None
         token = cast("int", step.token.item())
-        self._submitted.pop(0)
+        if not more:
+            mx.eval(arrays_of(self._caches))
+        self._windows.pop(0)
         return token, step
 
     def undo(self) -> None:
         """Leave the caches as before the first step whose token was not handed out."""
-        if not self._submitted:
+        if not self._windows:
             return
-        first = self._submitted[0]
-        self._submitted = []
+        first, self._windows, self._next = self._windows[0], [], None
         mx.synchronize()
-        first.window.abandon()
+        first.abandon()
         mx.eval(arrays_of(self._caches))
 
-    def _submit(self, token: mx.array, position: int, rule: Told) -> None:
+    def _submit(self, token: mx.array, position: int, rule: Told) -> Step:
         window = Window(self._target, self._caches, Rewind.REPLAY)
-        # Known before it runs: a pass that fails half-way is undone, too.
-        blank = mx.zeros(0)
-        self._submitted.append(Step(blank, blank, blank, window))
+        self._windows.append(window)  # before it runs: a pass that fails half-way is undone, too
         logits = self._target.logits(window.run(token))[0]
-        step = Step(rule.tell(logits, position), logits, normalise(logits), window)
-        self._submitted[-1] = step
-        mx.async_eval(step.token, step.logprobs, arrays_of(self._caches))
+        step = Step(rule.tell(logits, position), logits, normalise(logits))
+        # The next step needs nearly all that the caches hold, and computes it. What no step reads
+        # for long, such as index keys while every block is attended to, must not pile up.
+        due = [] if position % _ALL_EVERY else arrays_of(self._caches)
+        mx.async_eval(step.token, step.logprobs, due)
+        return step

@@ -586,6 +586,7 @@ class Session:
         If any part of it fails, the round is cancelled before the error goes on.
         """
         self._require_closed()
+        self.counters.begin_call()
         try:
             made = self.draft(num_draft_tokens) if drafts is None else self.inject(drafts)
             verified = self.verify(made)
@@ -594,6 +595,8 @@ class Session:
         except BaseException:
             self.cancel()
             raise
+        finally:
+            self.counters.end_call()
         return Round(
             verified.drafts, outcome.accepted, outcome.tokens, verified.logits, outcome.logprobs
         )
@@ -639,7 +642,7 @@ class Session:
             self.land()
             raise
         self._length += 1
-        self.history = [*self.history, token]
+        self.history.append(token)
         self.counters.count_round(0, 0)
         self._window = self._verified = self._settled = None
         self.counters.seconds["verify"] += self.counters.clock() - start

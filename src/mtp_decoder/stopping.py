@@ -60,6 +60,8 @@ class Stops:
             new: tokens of the block; at least one.
             done: tokens emitted before it.
         """
+        if self._text is None and not self._stops:
+            return new
         for count in range(1, new + 1):
             if self._ends(tail[: len(tail) - new + count], done + count):
                 self.ended_after = done + count

@@ -6,14 +6,17 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx_lm.models.cache import ArraysCache
 
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import DecoderError, Sampling, Session, StreakFallback, emit, make_prompt_cache
 from mtp_decoder.experts import OffloadSettings, Shards, offload
 from mtp_decoder.rules import Greedy
+from mtp_decoder.state import arrays_of
 from reference_models.checkpoint import read
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, target_arrays
+from tests.decoder.test_everything_evaluated import pending
 
 MODELS = ("gdn", "window", "qsa", "flash-next")
 
@@ -26,11 +29,14 @@ def _emitted(session: Session, **options: Any) -> Generator[int]:
 @pytest.mark.parametrize("name", MODELS)
 def test_closed(zoo: Zoo, plain: Callable[..., Plain], name: str, taken: int) -> None:
     """Closed after any number of tokens, the caches hold all of these but the last."""
-    run, session = plain(name), Session(zoo(name)[0])
+    run, (target, _) = plain(name), zoo(name)
+    cache = make_prompt_cache(target)
+    session = Session(target, prompt_cache=cache)
     emitted = emit(session, PROMPT, num_draft_tokens=0)
     assert [token for token, *_ in islice(emitted, taken)] == run.tokens(taken)
     emitted.close()
-    require_equal(target_arrays(session.state()), run.state(taken), what="a run without drafts")
+    state = Session(target, prompt_cache=cache).state()
+    require_equal(target_arrays(state), run.state(taken), what="a run without drafts")
     assert (session.target_length, session.history) == (
         len(PROMPT) + taken - 1,
         [*PROMPT, *run.tokens(taken)],
@@ -47,11 +53,14 @@ def test_budget(zoo: Zoo, plain: Callable[..., Plain], max_tokens: int) -> None:
 
 def test_stop(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     """The step behind a token that ends it all is undone."""
-    run, session = plain("flash-next"), Session(zoo("flash-next")[0])
+    run, (target, _) = plain("flash-next"), zoo("flash-next")
+    cache = make_prompt_cache(target)
+    session = Session(target, prompt_cache=cache)
     stop = run.tokens(5)
     assert list(_emitted(session, stops=[stop[3:]]))[-2:] == stop[3:]
     length = session.target_length - len(PROMPT) + 1
-    require_equal(target_arrays(session.state()), run.state(length), what="a plain run")
+    state = Session(target, prompt_cache=cache).state()
+    require_equal(target_arrays(state), run.state(length), what="a plain run")
 
 
 def test_no_step_too_many(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +226,76 @@ def test_the_given_cache(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     session.land()
     state = Session(target, prompt_cache=cache).state()
     require_equal(target_arrays(state), plain("flash-next").state(4), what="a plain run")
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("name", MODELS)
+def test_everything_is_computed_in_the_end(zoo: Zoo, name: str, steps: int) -> None:
+    """After the last step, and after one that is undone, no array of a cache is pending."""
+    for more in (False, True):
+        cache = make_prompt_cache(zoo(name)[0])
+        session = Session(zoo(name)[0], prompt_cache=cache)
+        step = session.prefill(PROMPT)
+        for left in reversed(range(steps)):
+            step = session.step(more=more or left > 0)
+        session.land()
+        assert pending([*arrays_of(cache), step.logits, step.logprobs]) == 0
+
+
+class Unread:
+    """A layer whose state counts positions, and is read by nobody."""
+
+    slots = ("count",)
+
+    def __call__(self, x: mx.array, tokens: mx.array, cache: Any) -> mx.array:
+        """Count."""
+        before = mx.zeros((1, 1)) if cache[0] is None else cache[0]
+        cache[0] = before + 1
+        return x
+
+    def record(self, x: mx.array, tokens: mx.array, cache: Any, states: Any = None) -> Any:
+        """Count; nothing is taped."""
+        return self(x, tokens, cache), {}
+
+    def advance(self, x: mx.array, tokens: mx.array, cache: Any) -> None:
+        """Count."""
+        self(x, tokens, cache)
+
+    advance_tape = advance
+
+
+class OneLayer:
+    """A target of that layer alone."""
+
+    vocab_size = 4
+    layers = (Unread(),)
+
+    def make_cache(self) -> list[Any]:
+        """Return its cache."""
+        return [ArraysCache(size=1)]
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Tokens as rows."""
+        return (tokens[..., None] == mx.arange(4)).astype(mx.float32)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Rows as logits."""
+        return hidden
+
+
+def test_nothing_piles_up() -> None:
+    """What no step reads is computed all the same, before much of it waits."""
+    target = OneLayer()
+    cache = target.make_cache()
+    session = Session(target, prompt_cache=cache)
+    session.prefill([1, 2, 3])
+    counts = list[int]()
+    for _ in range(100):
+        session.step(more=True)
+        counts.append(pending(arrays_of(cache)))
+    session.land()
+    assert max(counts) == 15 * 2  # two operations a step
+    assert cache[0][0].item() == 2 + 100  # calls: two chunks of the prompt
 
 
 def test_ties_go_to_the_lowest_id() -> None:

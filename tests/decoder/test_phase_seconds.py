@@ -104,6 +104,20 @@ def test_earlier_work(session: Session, monkeypatch: pytest.MonkeyPatch, clock: 
     assert clock.now - before == 122 + 2 * 0.5
 
 
+def test_earlier_work_of_rounds(
+    session: Session, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """Every round waits once for what was submitted before it, and so does a phase by itself."""
+    session.prefill(PROMPT)
+    waits = clock.slow(mx.synchronize, 0.5)
+    monkeypatch.setattr("mtp_decoder.counters.mx", SimpleNamespace(synchronize=waits))
+    for call in (lambda: session.round(2), lambda: session.round(2), lambda: session.draft(2)):
+        before, charged = clock.now, sum(session.counters.seconds.values())
+        call()
+        spent = sum(session.counters.seconds.values()) - charged
+        assert clock.now - before - spent == 0.5
+
+
 def test_what_follows_the_tokens(zoo: Zoo, clock: Clock) -> None:
     """Whatever a mask does with emitted tokens is charged to the phase that settles them."""
     target, head = zoo("gdn")

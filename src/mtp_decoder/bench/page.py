@@ -35,6 +35,13 @@ from mtp_decoder.errors import DecoderError
 
 PHASES = ("draft", "verify", "accept", "rewind")
 Place = tuple[str, str, str]
+MISSED = """Where a target is missed, this is why. What a step or a round costs beside its passes does not grow
+with the model: building the next step so that it can be undone, waiting for MLX's threads, judging,
+and, on this backend, starting the small operations of a recurrence again to undo it. A model of a
+million parameters takes two milliseconds a step, so that tenths of one are seen; the random model of
+228 million takes a hundred times as long, and the last rows of the table say what is left of them
+there. A limit in which drafts cost nothing is out of reach of any decoder: a head is a layer, and the
+trained targets have four."""
 QUICK = """**Of a quick run**: few arms, few tokens. It shows that everything works; its figures mean
 little."""
 
@@ -135,9 +142,15 @@ def _targets(targets: Sequence[Target]) -> str:
     ]
     if not lines:
         return ""
-    return "## Targets\n\nRatios within this run.\n\n" + markdown(
-        ["what", "where", "measured", "target", ""], lines
-    )
+    head = ["what", "where", "measured", "target", ""]
+    missed = any(target.verdict == "missed" for target in targets)
+    parts = [
+        "## Targets",
+        "Ratios within this run.",
+        markdown(head, lines),
+        MISSED if missed else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _beside(rows: Rows, cells: Sequence[Cell]) -> str:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mtp_decoder.bench.plan import DISK, MLX_LM
+from mtp_decoder.bench.rows import Run
 from mtp_decoder.bench.summary import (
     Cell,
     Figure,
     figure,
+    of,
     ours,
     plain_of,
     ratio,
@@ -62,7 +64,13 @@ class Target:
 
 def targets_of(cells: Sequence[Cell]) -> list[Target]:
     """Every target there are rows for."""
-    return [*_plain_speed(cells), *_rewinds(cells), *_bytes(cells), *_reaches(cells)]
+    return [
+        *_plain_speed(cells),
+        *_rewinds(cells),
+        *_bytes(cells),
+        *_reaches(cells),
+        *_passes(cells),
+    ]
 
 
 def _plain_speed(cells: Sequence[Cell]) -> list[Target]:
@@ -97,6 +105,23 @@ def _rewinds(cells: Sequence[Cell]) -> list[Target]:
         )
         for cell in _of_wide(cells)
     ]
+
+
+def _passes(cells: Sequence[Cell]) -> list[Target]:
+    """The share of a round that its passes take, which is the share of the limit it can reach."""
+    return [
+        Target(
+            "draft and verify passes, time of a round: what is reached of any limit",
+            f"{cell.model}, K={cell.arm.k}, {cell.arm.strategy}",
+            of(cell, _of_passes),
+            None,
+        )
+        for cell in _of_wide(cells)
+    ]
+
+
+def _of_passes(run: Run) -> float:
+    return (run.seconds["draft"] + run.seconds["verify"]) / run.decode_seconds
 
 
 def _bytes(cells: Sequence[Cell]) -> list[Target]:
@@ -141,5 +166,5 @@ def _reaches(cells: Sequence[Cell]) -> list[Target]:
             ("speed-up at K=3 on code, of the limit", reach, bound),
             ("the same, of a limit in which drafts cost nothing", reach_of_verify, None),
         ]
-        found += [Target(what, where, of(cell, plain), held) for what, of, held in names]
+        found += [Target(what, where, share(cell, plain), held) for what, share, held in names]
     return found

@@ -17,11 +17,12 @@ from mtp_decoder.target import RecurrentLayer
 class RecurrentUndo(ABC):
     """Undo of an `ArraysCache`; the strategies say how the kept positions come back."""
 
+    tokens: mx.array
+
     def __init__(self, layer: RecurrentLayer, cache: ArraysCache) -> None:
         self.layer = layer
         self.cache = cache
         self.before: list[mx.array | None] = list(cache.cache)
-        self.tokens = mx.zeros((1, 0), mx.int32)
 
     def restore(self) -> None:
         """Put the slots back to before the pass."""

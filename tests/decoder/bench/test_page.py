@@ -80,6 +80,14 @@ def test_what_is_not_there(rows: Rows) -> None:
     assert "- abacus-lm: not installed." in page(absent, "p.svg").splitlines()
 
 
+def test_a_target_that_is_missed(rows: Rows) -> None:
+    """The page says so, and why."""
+    assert "this is why" not in page(rows_of(RUNS[:4]), "p.svg")
+    text = page(rows, "p.svg")
+    assert "| ≥ 90% | **missed** |" in text
+    assert "Where a target is missed, this is why." in text
+
+
 def test_tokens_that_differ(rows: Rows) -> None:
     """The page says where this decoder's runs emitted different tokens."""
     assert "emitted the same tokens" in page(rows, "p.svg")

@@ -45,6 +45,14 @@ def test_rewind(rewind: float, verdict: str) -> None:
     assert (tape.verdict, replay.verdict) == (verdict, "")
 
 
+def test_passes() -> None:
+    """How much of a round its passes take stands beside, at real widths, with no bound."""
+    runs = [run(Arm(k=3), turn, model=WIDE, seconds=0.75) for turn in (0, 1)]
+    (target,) = _named("passes", *runs)
+    assert target.figure.median == pytest.approx(0.6 / 0.75)
+    assert target.verdict == ""
+
+
 @pytest.mark.parametrize(("snapshot", "verdict"), [(30_000, "met"), (29_000, "missed")])
 def test_bytes(snapshot: int, verdict: str) -> None:
     """Snapshots are held to a hundred tapes."""
@@ -53,7 +61,7 @@ def test_bytes(snapshot: int, verdict: str) -> None:
         for name, size in (("tape", 300), ("snapshot", snapshot))
         for turn in (0, 1)
     ]
-    (target,) = _named("bytes", *runs)
+    (target,) = _named("bytes of", *runs)
     assert target.verdict == verdict
 
 
