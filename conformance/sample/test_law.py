@@ -33,17 +33,21 @@ ONCE_IN_A_MILLION = 4.753
 Tokens = tuple[int, ...]
 Law = dict[Tokens, float]
 Way = tuple[str, int, str]
-"""Acceptance, K, temperature."""
+"""Acceptance, K, and the temperature in gaps: how far the second logit is below the first.
+
+The gap is that of the row the first draft is judged by, so that its law is spread whatever weights
+are drawn. Between rows of one model gaps differ by a hundred times.
+"""
 
 
 def _cells(usual: Sequence[Way], k: int) -> Callable[[str], Sequence[Cell]]:
-    temperatures, depths = ("0.3", "1", "2"), sorted({k, 2})
-    every = [(h, d, t) for h in ("match", "rejection") for d in depths for t in temperatures]
+    gaps, depths = ("0.5", "1", "2"), sorted({k, 2})
+    every = [(h, d, t) for h in ("match", "rejection") for d in depths for t in gaps]
 
     def cells(profile: str) -> Sequence[Cell]:
         found: list[Cell] = []
-        for how, depth, temperature in every if profile == "full" else usual:
-            extra = (("acceptance", how), ("temperature", temperature))
+        for how, depth, gap in every if profile == "full" else usual:
+            extra = (("acceptance", how), ("gaps", gap))
             found.append(Cell("gdn-agree", "tape", depth, None, "float32", 5, extra))
         return found[:1] if profile == "smoke" else found
 
@@ -63,7 +67,9 @@ def _cells(usual: Sequence[Way], k: int) -> Callable[[str], Sequence[Cell]]:
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Two sampled tokens, the second one drafted by the head, have the target's law."""
     oracles.need(Capability.STREAM, Capability.LOGITS, Capability.SAMPLING)
-    group, options, k = oracles.group(cell), _options(oracles, cell), cell.k or 0
+    group, k = oracles.group(cell), cell.k or 0
+    likeliest = cast("int", mx.argmax(_logits_after(group, ())).item())
+    options = _options(oracles, cell, _logits_after(group, (likeliest,)))
     seen: Counter[Tokens] = Counter()
     for seed in range(140):
         session = group.open(replace(options, seed=seed))
@@ -88,12 +94,13 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     witness="rounds of many seeds, accepts and rejects",
     faults=("S1", "S3", "T10"),
     since="0.1.0",
-    cells=_cells([("match", 2, "0.3"), ("rejection", 2, "0.3"), ("rejection", 2, "2")], 2),
+    cells=_cells([("match", 2, "0.5"), ("rejection", 2, "0.5"), ("rejection", 2, "2")], 2),
 )
 def test_given_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """What a round emits has the target's law: accepted drafts, corrections and bonus alike."""
     oracles.need(Capability.DRAFTS, Capability.LOGITS, Capability.FORK, Capability.SAMPLING)
-    group, options = oracles.group(cell), _options(oracles, cell)
+    group = oracles.group(cell)
+    options = _options(oracles, cell, _rows(group, ())[-1])
     drafts: list[int] = []
     for _ in range(cell.k or 0):
         row = _row(_rows(group, drafts)[-1], options.temperature)
@@ -109,10 +116,12 @@ def test_given_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     witness.require(accepted=1, rejected=1)
 
 
-def _options(oracles: Oracles, cell: Cell) -> Options:
-    axes = cell.params
-    temperature, acceptance = float(axes["temperature"]), str(axes["acceptance"])
-    options = oracles.options(cell)
+def _options(oracles: Oracles, cell: Cell, judging: mx.array) -> Options:
+    axes, options = cell.params, oracles.options(cell)
+    logits = cast("list[float]", judging.astype(mx.float32).tolist())
+    first, second, *_ = sorted(logits, reverse=True)
+    temperature = float(axes["gaps"]) * ((first - second) or 1.0)
+    acceptance = str(axes["acceptance"])
     return replace(options, temperature=temperature, top_k=TOP_K, acceptance=acceptance)
 
 

@@ -17,7 +17,7 @@ from mtp_decoder.session import Session
 from tests.faults.editing import edit
 from tests.faults.fault import Claim, Family, Fault, Shot, shot
 
-HOT = (("acceptance", "rejection"), ("temperature", "2"))
+HOT = (("acceptance", "rejection"), ("gaps", "2"))
 OWN = shot("sample.law.own-drafts", "gdn-agree", k=1, extra=HOT)
 GIVEN = shot("sample.law.given-drafts", "gdn-agree", k=2, extra=HOT)
 SEEDED = shot("sample.stream.guessed-drafts", "window", k=4)
@@ -308,7 +308,7 @@ FAULTS = (
             "sample.law.given-drafts",
             "gdn-agree",
             k=2,
-            extra=(("acceptance", "match"), ("temperature", "0.3")),
+            extra=(("acceptance", "match"), ("gaps", "0.5")),
         ),
     ),
     _fault("a-seed-is-enough-to-sample", ("S4",), "I6", _never_greedy, EARLY),
