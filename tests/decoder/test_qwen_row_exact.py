@@ -9,12 +9,13 @@ import mlx.core as mx
 import mlx.nn as nn
 import pytest
 from mlx_lm.models import base
-from mlx_lm.models.switch_layers import QuantizedSwitchLinear
+from mlx_lm.models.switch_layers import SwitchGLU
 
 from mtp_conformance.exactness import bits_equal, require_equal
 from mtp_decoder import Session
 from mtp_decoder.qwen import row_exact
 from mtp_decoder.qwen.load import Loaded
+from mtp_decoder.qwen.row_exact import RowsTogether
 from mtp_decoder.qwen.target import QwenTarget, RowExactQwen
 from tests.decoder.helpers import PROMPT, scripted
 
@@ -70,23 +71,17 @@ def test_bits_of_steps(pair: tuple[Any, Any], strategy: str) -> None:
 
 
 def test_how_products_are_asked_for(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quantised products and attention see one row a call; dense ones a batch of such rows."""
+    """Attention sees one query a call, and dense products a batch of rows."""
     rows: list[int] = []
+    dense = nn.Linear.__call__
 
-    def spy(owner: Any, name: str, axis: int) -> None:
-        inner = getattr(owner, name)
-
-        def seen(self: Any, x: mx.array, *rest: Any, **named: Any) -> Any:
-            rows.append(x.shape[axis])
-            return inner(self, x, *rest, **named)
-
-        monkeypatch.setattr(owner, name, seen)
+    def seen(self: nn.Linear, x: mx.array) -> mx.array:
+        rows.append(x.shape[1])
+        return dense(self, x)
 
     session = Session(*pair, row_exact=True)
     session.prefill(PROMPT)
-    spy(nn.QuantizedLinear, "__call__", 1)
-    spy(nn.Linear, "__call__", 1)
-    spy(QuantizedSwitchLinear, "__call__", 1)
+    monkeypatch.setattr(nn.Linear, "__call__", seen)
     attend = base.scaled_dot_product_attention
     queries: list[int] = []
 
@@ -103,6 +98,98 @@ def test_how_products_are_asked_for(pair: tuple[Any, Any], monkeypatch: pytest.M
     assert set(queries) <= {1}
     assert set(rows) <= {1}
     assert queries or pair[0].args.full_attention_interval > len(pair[0].layers)
+
+
+class _Rounds:
+    """Products that round by rows from some number of them on."""
+
+    def __init__(self, module: Any, from_rows: int) -> None:
+        self._module, self._from = module, from_rows
+        self.rows: list[int] = []
+
+    def __call__(self, x: mx.array, *rest: mx.array) -> mx.array:
+        self.rows.append(x.shape[1])
+        out = self._module(x, *rest)
+        return out * 1.0000002 if x.shape[1] >= self._from else out
+
+
+@pytest.mark.parametrize(
+    ("from_rows", "length", "asked"),
+    [(9, 7, [7]), (2, 5, [1] * 5), (4, 5, [3, 2]), (4, 3, [3]), (99, 40, [16, 16, 8])],
+)
+def test_rows_together(
+    from_rows: int, length: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many rows a call as were seen to keep their bits; asked once a shape."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    weights = nn.QuantizedLinear(64, 32, bias=False)
+    module = _Rounds(weights, from_rows)
+    together = RowsTogether(module, weights)
+    x = mx.random.normal((1, length, 64))
+    alone = mx.concatenate([weights(x[:, t : t + 1]) for t in range(length)], axis=1)
+    for _ in range(2):
+        module.rows.clear()
+        assert bits_equal(together(x), alone) is None
+    assert module.rows == asked
+
+
+def test_an_answer_is_of_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another number of outputs, bits or another type of rows is asked about anew."""
+    answers: dict[Any, bool] = {}
+    monkeypatch.setattr(row_exact, "_ANSWERS", answers)
+    x = mx.zeros((1, 2, 64))
+    for module in (
+        nn.QuantizedLinear(64, 32, bias=False),
+        nn.QuantizedLinear(64, 32, bias=False),
+        nn.QuantizedLinear(64, 48, bias=False),
+        nn.QuantizedLinear(64, 32, bias=False, bits=8),
+    ):
+        RowsTogether(module, module)(x)
+    RowsTogether(module, module)(x.astype(mx.bfloat16))
+    assert len(answers) == 4
+    assert all(answers.values())
+
+
+@pytest.mark.parametrize(("width", "asked"), [(7, [7]), (8, [7, 1]), (9, [7, 2])])
+def test_experts_that_would_be_sorted(
+    width: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never so many choices a call that mlx-lm sorts them; those together keep their bits."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    experts = SwitchGLU(32, 16, 12)
+    module = _Rounds(experts, 99)
+    together = RowsTogether(module, experts, choices=12)
+    x = mx.random.normal((1, width, 32))
+    chosen = mx.argsort(mx.random.normal((1, width, 12)), axis=-1)[..., :8]
+    together(x, chosen)
+    module.rows.clear()
+    rows = together(x, chosen)
+    assert module.rows == asked
+    one = [experts(x[:, t : t + 1], chosen[:, t : t + 1]) for t in range(width)]
+    assert bits_equal(rows, mx.concatenate(one, axis=1)) is None
+
+
+def test_experts_of_another_class_go_row_by_row() -> None:
+    """What stands for mlx-lm's experts, such as experts on disk, is asked for one row at a time."""
+    block = nn.Module()
+    block.switch_mlp = SwitchGLU(32, 16, 4)
+    assert isinstance(row_exact.twin(block).switch_mlp, RowsTogether)
+    block.switch_mlp = _Other(32, 16, 4)
+    assert isinstance(row_exact.twin(block).switch_mlp, row_exact.RowByRow)
+
+
+class _Other(SwitchGLU):
+    """Experts of a class of their own."""
+
+
+def test_a_weight_that_is_replaced() -> None:
+    """The batch of matrices is of the weight that the module has now."""
+    linear = nn.Linear(64, 32, bias=False)
+    products = row_exact.OneRowProducts(linear)
+    x = mx.random.normal((1, 3, 64))
+    first = products(x)
+    linear.weight = 2 * linear.weight
+    assert bits_equal(products(x), 2 * first) is None
 
 
 def test_the_model_itself_stays_as_it_was(pair: tuple[Any, Any]) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 import mlx.core as mx
 
 from mtp_conformance.probe import run_probe
-from tests.gpu import exact, fast_verify, models, near, timing
+from tests.gpu import exact, fast_verify, models, near, recurrence, timing
 from tests.gpu.models import Subject
 from tests.gpu.rows import Row, Rows, backend, header
 
-PARTS = ("probe", "exact", "near", "rounds", "loops", "where")
+PARTS = ("probe", "recurrence", "exact", "near", "rounds", "loops", "where")
 _EXAMPLES = """examples:
   python -m tests.gpu                                    everything, on the GPU
   python -m tests.gpu --parts exact,near --k 1,3         the claims alone, two depths
@@ -116,6 +116,8 @@ def _run(arguments: argparse.Namespace, folder: Path) -> Iterator[Row]:
         probe = run_probe(progress=lambda name: print(name, flush=True))
         yield {"part": "probe", **probe.as_dict()}
         print(f"probe: {time.perf_counter() - start:.0f} s", flush=True)
+    if "recurrence" in arguments.parts and backend() == "cuda":
+        yield from recurrence.bits()
     subjects: list[Subject] = []
     if arguments.models != "big":
         subjects += models.zoo(folder, quick=arguments.quick)

@@ -31,7 +31,7 @@ def where(subject: Subject, pair: Any, width: int) -> Iterator[Row]:
     mx.eval(x, weight)
     parts: dict[str, Callable[[int], Any]] = {
         "product": lambda _: x @ weight.T,
-        "product as one-row batch": lambda _: one_row_products(x, weight),
+        "product as one-row batch": lambda _: one_row_products(x, weight.T[None, None]),
         "attention, as many keys every time": lambda _: _attention(width, 512),
         "attention, more keys every time": lambda n: _attention(width, 512 + n),
         "attention by query, more keys every time": lambda n: _by_query(width, 512 + n),

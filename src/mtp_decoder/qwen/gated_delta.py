@@ -1,8 +1,8 @@
 """The parts of mlx-lm's GatedDeltaNet between projection and output.
 
 mlx-lm computes a mixer in one call. For a tape the inputs of its state are needed by
-themselves, so this runs the same submodules and the same mlx-lm functions (`normalize_qk`,
-`gated_delta_update`) in the same order; the suite holds the result bit-equal to the one
+themselves, so this runs the same submodules and the same mlx-lm functions in the same order (on
+CUDA the recurrence is a kernel with their bits); the suite holds the result bit-equal to the one
 call. Formulas: Yang et al., "Gated Delta Networks", 2024.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache
-from mlx_lm.models.gated_delta import gated_delta_update, normalize_qk
+from mlx_lm.models.gated_delta import normalize_qk
+
+from mtp_decoder.qwen.recurrence import update
 
 CONV, RECURRENT = 0, 1
 
@@ -61,18 +63,8 @@ def scan(
     pieces = [slice(0, length)] if states is None else [slice(t, t + 1) for t in range(length)]
     state, rows = cache[RECURRENT], []
     for piece in pieces:
-        y, state = gated_delta_update(
-            q[:, piece],
-            k[:, piece],
-            v[:, piece],
-            inputs.a[:, piece],
-            inputs.b[:, piece],
-            mixer.A_log,
-            mixer.dt_bias,
-            state,
-            None,
-            use_kernel=not mixer.training,
-        )
+        a, b = inputs.a[:, piece], inputs.b[:, piece]
+        y, state = update(mixer, q[:, piece], k[:, piece], v[:, piece], a, b, state)
         rows.append(y)
         if states is not None:
             end = piece.stop

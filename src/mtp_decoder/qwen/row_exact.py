@@ -2,8 +2,9 @@
 
 On CUDA a product of one row is the same kernel whether it comes alone or in a batch, and so is
 attention of one query. A verify pass can therefore keep its rows together everywhere but in
-attention itself and in quantised products, which are asked for row by row. Measured:
-`docs/gpu.md`. Elsewhere nobody has shown that a batch of rows keeps the bits, and
+attention itself, which is asked query by query. Quantised products and experts are asked for as
+many rows together as keep the bits of one, which is found out at first use (`RowsTogether`).
+Measured: `docs/gpu.md`. Elsewhere nobody has shown that a batch of rows keeps the bits, and
 `mtp_decoder.row_exact` runs every layer row by row.
 
 The modules are mlx-lm's own: a twin of each layer shares its weights, and only its products,
@@ -12,16 +13,23 @@ its attention and its experts are replaced.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm.models.base import scaled_dot_product_attention
 from mlx_lm.models.qwen3_next import Qwen3NextAttention
+from mlx_lm.models.switch_layers import SwitchGLU
 
 from mtp_decoder.row_exact import joined, rows_of
 
 _EXPERTS = "switch_mlp"
+_SORTED_FROM = 64
+"""Choices of experts that mlx-lm sorts by expert, this many or more."""
+_WIDEST = 16
+"""Rows that are tried together."""
 
 
 class OneRowProducts:
@@ -29,20 +37,36 @@ class OneRowProducts:
 
     def __init__(self, linear: nn.Linear) -> None:
         self._linear = linear
+        self._weight = Batched(linear)
 
     def __call__(self, x: mx.array) -> mx.array:
         """X [B, T, H] to [B, T, N]."""
         if x.shape[1] == 1:
             return self._linear(x)
-        return one_row_products(x, self._linear["weight"])
+        return one_row_products(x, self._weight())
+
+
+class Batched:
+    """A module's weight [N, H] as a batch of matrices [1, 1, H, N], made once."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._made: tuple[mx.array, mx.array] | None = None
+
+    def __call__(self) -> mx.array:
+        """The batch over the weight that the module has now."""
+        weight = self._module["weight"]
+        if self._made is None or self._made[0] is not weight:
+            self._made = weight, weight.T[None, None]
+        return self._made[1]
 
 
 def one_row_products(x: mx.array, weight: mx.array) -> mx.array:
-    """X [B, T, H] times weight [N, H], transposed, as B * T products of one row: [B, T, N]."""
+    """X [B, T, H] times a weight [1, 1, H, N], as B * T products of one row: [B, T, N]."""
     # MLX folds a batch into the rows of one product wherever it can: at once if the weight is a
     # matrix, and in the kernel's dispatch if the rows lie together. Axes made by indexing with None
     # escape both; a reshape would not. `tests.gpu` holds this on CUDA.
-    return (x[:, :, None, :] @ weight.T[None, None])[:, :, 0]
+    return mx.squeeze(x[:, :, None] @ weight, 2)
 
 
 class RowByRow:
@@ -55,6 +79,65 @@ class RowByRow:
         """Arrays [B, T, ...] to [B, T, ...]."""
         rows = zip(*(rows_of(array) for array in arrays), strict=True)
         return joined([self._module(*row) for row in rows])
+
+
+class RowsTogether:
+    """A module that sees as many rows a call as keep the bits of one.
+
+    A backend takes its kernel by shapes, not by values. So whether several rows keep their bits
+    is asked once a shape, on random inputs: thousands of values, of which another order of summing
+    would change many. Where one differs, fewer rows are tried, down to one. Choices that mlx-lm
+    would sort are never kept together: how many rows an expert then gets is a matter of values.
+    """
+
+    def __init__(self, module: Any, weights: nn.Module, choices: int = 0) -> None:
+        """Wrap a module.
+
+        Args:
+            module: rows [B, T, ...] to rows; all arguments have a row a position.
+            weights: what it multiplies with; modules with equal shapes there share an answer.
+            choices: how many experts the integers of a second argument choose from.
+        """
+        self._module, self._choices = module, choices
+        arrays = cast("list[tuple[str, mx.array]]", tree_flatten(weights.parameters()))
+        kinds = tuple((name, array.shape, array.dtype) for name, array in arrays)
+        settings = (getattr(weights, name, None) for name in ("bits", "group_size", "mode"))
+        self._kind = (type(weights), kinds, *settings)
+
+    def __call__(self, *arrays: mx.array) -> mx.array:
+        """Arrays [B, T, ...] to [B, T, ...]."""
+        length = arrays[0].shape[1]
+        widest = min(length, _WIDEST)
+        width = next(w for w in range(widest, 0, -1) if w == 1 or self._keeps(w, arrays))
+        if width == length:
+            return self._module(*arrays)
+        starts = range(0, length, width)
+        return joined([self._module(*(a[:, t : t + width] for a in arrays)) for t in starts])
+
+    def _keeps(self, width: int, arrays: Sequence[mx.array]) -> bool:
+        if any(array[:, :width].size >= _SORTED_FROM for array in arrays[1:]):
+            return False
+        shapes = [(width, *array.shape[2:], array.dtype) for array in arrays]
+        asked = (self._kind, arrays[0].shape[0], *shapes)
+        if asked not in _ANSWERS:
+            _ANSWERS[asked] = self._try(width, arrays)
+        return _ANSWERS[asked]
+
+    def _try(self, width: int, arrays: Sequence[mx.array]) -> bool:
+        rows, *chosen = arrays
+        key, other = mx.random.split(mx.random.key(0))
+        shape = (rows.shape[0], width, *rows.shape[2:])
+        tried = [mx.random.normal(shape, key=key).astype(rows.dtype)]
+        for array in chosen:
+            shape = (array.shape[0], width, self._choices)
+            order = mx.argsort(mx.random.normal(shape, key=other), axis=-1)
+            tried.append(order[..., : array.shape[2]].astype(array.dtype))
+        alone = RowByRow(self._module)(*tried)
+        return bool(mx.array_equal(self._module(*tried), alone).item())
+
+
+_ANSWERS: dict[tuple[Any, ...], bool] = {}
+"""By module, batch, width and row: whether its rows together have their bits."""
 
 
 class OneQueryAttention:
@@ -103,7 +186,7 @@ def twin(module: Any) -> Any:
     if isinstance(module, nn.Linear):
         return OneRowProducts(module) if _alone_as_in_a_batch(module) else RowByRow(module)
     if isinstance(module, nn.QuantizedLinear):
-        return RowByRow(module)
+        return RowsTogether(module, module)
     if not isinstance(module, nn.Module):
         return module
     copy = type(module).__new__(type(module))
@@ -113,8 +196,15 @@ def twin(module: Any) -> Any:
         copy, {name: value if name == _EXPERTS else twin(value) for name, value in own.items()}
     )
     if hasattr(module, _EXPERTS):  # in whatever has been put around them
-        setattr(copy, _EXPERTS, RowByRow(getattr(module, _EXPERTS)))
+        setattr(copy, _EXPERTS, _experts(getattr(module, _EXPERTS)))
     return OneQueryAttention(copy) if isinstance(module, Qwen3NextAttention) else copy
+
+
+def _experts(module: Any) -> Any:
+    """Experts of mlx-lm's class, or what stands for them: read from disk, say, or grouped."""
+    if type(module) is not SwitchGLU:
+        return RowByRow(module)
+    return RowsTogether(module, module, choices=module.gate_proj["weight"].shape[0])
 
 
 def _alone_as_in_a_batch(linear: nn.Linear) -> bool:
@@ -126,16 +216,16 @@ def _alone_as_in_a_batch(linear: nn.Linear) -> bool:
     return "bias" not in linear and outputs > 1 and inputs % 32 == 0
 
 
-def project(module: Any, hidden: mx.array, *, tied: bool) -> mx.array:
+def projection(module: Any, *, tied: bool) -> Callable[[mx.array], mx.array]:
     """The output projection [B, T, H] to [B, T, V], exact by row.
 
     Args:
         module: the projection, or the embedding if it is `tied`.
-        hidden: rows after the final norm.
         tied: whether the embedding projects.
     """
     if not tied:
-        return twin(module)(hidden)
+        return twin(module)
     if isinstance(module, nn.QuantizedEmbedding):
-        return RowByRow(module.as_linear)(hidden)
-    return one_row_products(hidden, module["weight"])
+        return RowsTogether(module.as_linear, module)
+    weight = Batched(module)
+    return lambda hidden: one_row_products(hidden, weight())

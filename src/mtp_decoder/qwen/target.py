@@ -132,7 +132,8 @@ class RowExactQwen:
         self._target = target
         self.vocab_size = target.vocab_size
         self.layers: list[Layer] = [_wrap(row_exact.twin(layer)) for layer in target.model.layers]
-        self._output, self._tied = target.output
+        output, tied = target.output
+        self._project = row_exact.projection(output, tied=tied)
 
     def make_cache(self) -> list[Any]:
         """mlx-lm's own caches."""
@@ -146,7 +147,7 @@ class RowExactQwen:
         """Final norm and output projection: [B, T, H] to [B, T, V]."""
         if hidden.shape[1] == 1:
             return self._target.logits(hidden)
-        return row_exact.project(self._output, self._target.norm(hidden), tied=self._tied)
+        return self._project(self._target.norm(hidden))
 
 
 def _wrap(layer: Any) -> LinearLayer | AttentionLayer:
