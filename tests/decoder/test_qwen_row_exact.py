@@ -122,7 +122,7 @@ def test_rows_together(
 ) -> None:
     """As many rows a call as were seen to keep their bits; asked once a shape."""
     monkeypatch.setattr(row_exact, "_ANSWERS", {})
-    weights = nn.QuantizedLinear(64, 32, bias=False)
+    weights = nn.QuantizedLinear(64, 1024, bias=False)
     module = _Rounds(weights, from_rows)
     together = RowsTogether(module, weights)
     x = mx.random.normal((1, length, 64))
@@ -133,16 +133,36 @@ def test_rows_together(
     assert module.rows == asked
 
 
+class _Seldom(_Rounds):
+    """Products of which one value in a thousand or so is another one in company."""
+
+    def __call__(self, x: mx.array, *rest: mx.array) -> mx.array:
+        """Change values by what they are."""
+        out = super().__call__(x, *rest)
+        changed = out.view(mx.uint32) % 1000 == 7
+        return mx.where(changed, out * 1.0000002, out) if x.shape[1] > 1 else out
+
+
+@pytest.mark.parametrize("outputs", [1, 16, 2048])
+def test_a_rare_difference(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is met among many values, and few are not asked about."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    weights = nn.QuantizedLinear(64, outputs, bias=False)
+    module = _Seldom(weights, 99)
+    RowsTogether(module, weights)(mx.zeros((1, 2, 64)))
+    assert module.rows[-2:] == [1, 1]
+
+
 def test_an_answer_is_of_a_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another number of outputs, bits or another type of rows is asked about anew."""
     answers: dict[Any, bool] = {}
     monkeypatch.setattr(row_exact, "_ANSWERS", answers)
     x = mx.zeros((1, 2, 64))
     for module in (
-        nn.QuantizedLinear(64, 32, bias=False),
-        nn.QuantizedLinear(64, 32, bias=False),
-        nn.QuantizedLinear(64, 48, bias=False),
-        nn.QuantizedLinear(64, 32, bias=False, bits=8),
+        nn.QuantizedLinear(64, 1024, bias=False),
+        nn.QuantizedLinear(64, 1024, bias=False),
+        nn.QuantizedLinear(64, 1536, bias=False),
+        nn.QuantizedLinear(64, 1024, bias=False, bits=8),
     ):
         RowsTogether(module, module)(x)
     RowsTogether(module, module)(x.astype(mx.bfloat16))
@@ -156,10 +176,10 @@ def test_experts_that_would_be_sorted(
 ) -> None:
     """Never so many choices a call that mlx-lm sorts them; those together keep their bits."""
     monkeypatch.setattr(row_exact, "_ANSWERS", {})
-    experts = SwitchGLU(32, 16, 12)
+    experts = SwitchGLU(128, 16, 12)
     module = _Rounds(experts, 99)
     together = RowsTogether(module, experts, choices=12)
-    x = mx.random.normal((1, width, 32))
+    x = mx.random.normal((1, width, 128))
     chosen = mx.argsort(mx.random.normal((1, width, 12)), axis=-1)[..., :8]
     together(x, chosen)
     module.rows.clear()

@@ -158,9 +158,7 @@ def _parts_of(
         count = 2 if quick else 12
         yield (
             "rounds",
-            lambda: (
-                row for k in (0, *arguments.k) for row in timing.rounds(subject, pair, k, count)
-            ),
+            lambda: (row for k in arguments.k for row in timing.rounds(subject, pair, k, count)),
         )
         yield "loops", lambda: timing.loops(subject, pair, 8 if quick else 128, 2 if quick else 4)
         if not subject.quantised and "experts" not in subject.name:

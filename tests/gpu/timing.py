@@ -61,6 +61,8 @@ def rounds(subject: Subject, pair: Any, k: int, count: int) -> Iterator[Row]:
     stream = plain(pair, (count + WARM_UP) * (k + 1) + k + 2)
     modes = [(strategy, exact) for strategy in STRATEGIES for exact in (False, True)]
     arms = [_Arm(pair, stream, k, *mode) for mode in (modes if k else modes[:2])]
+    if k:  # one step, as fast or slow as the device is while these rounds run
+        arms.append(_Arm(pair, stream, 0, *modes[0]))
     for number in range(count + WARM_UP):
         for arm in arms if number % 2 else reversed(arms):
             arm.round(keep=number >= WARM_UP)
@@ -69,7 +71,8 @@ def rounds(subject: Subject, pair: Any, k: int, count: int) -> Iterator[Row]:
             "part": "rounds",
             "model": subject.name,
             "bits": subject.quantised,
-            "k": k,
+            "k": arm.k,
+            "beside": k,
             "strategy": arm.strategy,
             "row_exact": arm.row_exact,
             "remembered_bytes": arm.tape_bytes,

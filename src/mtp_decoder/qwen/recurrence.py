@@ -23,7 +23,7 @@ _LANES, _ROWS = 32, 4
 """Lanes that share a row of the state, and rows of it that share a block."""
 _NEIGHBOURS = 4
 """Values of a row that one lane holds."""
-_POSITIONS = 3
+_POSITIONS = 16
 """Positions that a shape is tried on."""
 
 _SOURCE = """

@@ -30,6 +30,10 @@ _SORTED_FROM = 64
 """Choices of experts that mlx-lm sorts by expert, this many or more."""
 _WIDEST = 16
 """Rows that are tried together."""
+_VALUES = 1 << 14
+"""Values that must not differ before rows stay together."""
+_FEW = 1 << 4
+"""Values of one call; with fewer it takes too long to ask, and one by one costs little."""
 
 
 class OneRowProducts:
@@ -85,9 +89,10 @@ class RowsTogether:
     """A module that sees as many rows a call as keep the bits of one.
 
     A backend takes its kernel by shapes, not by values. So whether several rows keep their bits
-    is asked once a shape, on random inputs: thousands of values, of which another order of summing
-    would change many. Where one differs, fewer rows are tried, down to one. Choices that mlx-lm
-    would sort are never kept together: how many rows an expert then gets is a matter of values.
+    is asked once a shape, on random inputs: 16,384 values and more, of which another order of
+    summing was seen to change one in a thousand or more. Where one differs, fewer rows are tried,
+    down to one. Gates of one output go row by row, and choices that mlx-lm would sort are never
+    kept together: how many rows an expert then gets is a matter of values.
     """
 
     def __init__(self, module: Any, weights: nn.Module, choices: int = 0) -> None:
@@ -124,16 +129,28 @@ class RowsTogether:
         return _ANSWERS[asked]
 
     def _try(self, width: int, arrays: Sequence[mx.array]) -> bool:
+        seen, key = 0, mx.random.key(0)
+        while seen < _VALUES:
+            key, draw = mx.random.split(key)
+            tried = self._random(width, arrays, draw)
+            together = self._module(*tried)
+            if together.size < _FEW:
+                return False
+            if not mx.array_equal(together, RowByRow(self._module)(*tried)).item():
+                return False
+            seen += together.size
+        return True
+
+    def _random(self, width: int, arrays: Sequence[mx.array], draw: mx.array) -> list[mx.array]:
+        """Rows, and for every further argument choices of experts, no two of a row the same."""
         rows, *chosen = arrays
-        key, other = mx.random.split(mx.random.key(0))
         shape = (rows.shape[0], width, *rows.shape[2:])
-        tried = [mx.random.normal(shape, key=key).astype(rows.dtype)]
+        found = [mx.random.normal(shape, key=draw).astype(rows.dtype)]
         for array in chosen:
             shape = (array.shape[0], width, self._choices)
-            order = mx.argsort(mx.random.normal(shape, key=other), axis=-1)
-            tried.append(order[..., : array.shape[2]].astype(array.dtype))
-        alone = RowByRow(self._module)(*tried)
-        return bool(mx.array_equal(self._module(*tried), alone).item())
+            order = mx.argsort(mx.random.normal(shape, key=draw), axis=-1)
+            found.append(order[..., : array.shape[2]].astype(array.dtype))
+        return found
 
 
 _ANSWERS: dict[tuple[Any, ...], bool] = {}
