@@ -26,8 +26,10 @@ they say how arms compare on this device, and nothing about another one.
 
 *Row-exact* computes every row of a verify pass as a one-token step computes it
 (`Session(row_exact=True)`, `--row-exact`). *Fast* is the default. On CUDA mlx-lm's models keep
-their rows together as batches of one-row products and ask attention query by query; all other
-models, and every model on Metal, run layer by layer one row a call. Metal was not measured.
+their rows together: dense products as batches of one-row products, quantised ones and experts
+wherever the device was seen to keep their bits, the recurrence in one kernel that has the bits of
+mlx-lm's operations; attention is asked query by query. All other models, and every model on Metal,
+run layer by layer one row a call. Metal was not measured.
 
 Claims were run by several processes at once, times by one alone. On CUDA MLX multiplies several
 float32 rows in TF32 and one row in float32, so that float32 choices of the fast mode lie thousands
@@ -54,7 +56,7 @@ def _device(rows: list[Row]) -> str:
         f"## {head['device']} ({head['backend']}{driver})\n",
         f"mlx {head['mlx']}, mlx-lm {head['mlx-lm']}, Python {head['python']}, {head['os']}, "
         f"{head['date']}.\n",
-        _summary(parts["stream"], parts["rounds"], parts["where"]),
+        _summary(parts["stream"], parts["recurrence"], parts["rounds"], parts["where"]),
         _models(parts["size"], parts["refused"]),
         _claims(parts["stream"], parts["state"]),
         _near(parts["near"], parts["ladder"]),
@@ -174,7 +176,7 @@ def _large_first(names: set[tuple[str, str]]) -> list[tuple[str, str]]:
     return sorted(names, key=lambda name: (not name[0].startswith("random"), *name))
 
 
-def _summary(streams: list[Row], rounds: list[Row], where: list[Row]) -> str:
+def _summary(streams: list[Row], kernel: list[Row], rounds: list[Row], where: list[Row]) -> str:
     """What the tables below come to."""
     text = ""
     if streams:
@@ -182,6 +184,12 @@ def _summary(streams: list[Row], rounds: list[Row], where: list[Row]) -> str:
         text += (
             f"- Row-exact: {held} of {len(streams)} cells (model, type, K = 1..8) have the tokens, "
             "logits and caches of K=0 to the bit.\n"
+        )
+    if kernel:
+        held = sum(row["ok"] for row in kernel)
+        text += (
+            f"- The recurrence's kernel has the bits of mlx-lm's operations in {held} of "
+            f"{len(kernel)} cells (shape, type, positions).\n"
         )
     ratios = {model: _ratio(rounds, model, 3) for model in _models_in(rounds)}
     if ratios:
