@@ -181,7 +181,6 @@ def emit(
     outcome = session.prefill(prompt)
     # A policy may want to know what a plain round costs; a fixed depth does not.
     plain = not num_draft_tokens and draft_source is None and isinstance(policy, Fixed)
-    ahead = plain and session.can_run_ahead
     while True:
         new = len(outcome.tokens)
         left = new if max_tokens < 0 else min(new, max_tokens - done)
@@ -206,7 +205,7 @@ def emit(
             session.land()
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
-        if ahead:
+        if plain and session.can_run_ahead:
             outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
         else:
             k = _depth(policy, min(num_draft_tokens, budget))
