@@ -209,8 +209,10 @@ def emit(
             outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
         else:
             k = _depth(policy, min(num_draft_tokens, budget))
-            drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
-            before = dict(session.counters.seconds)
+            before, drafts = dict(session.counters.seconds), None
+            if draft_source is not None:
+                with session.counters.phase("draft"):
+                    drafts = _drafts(draft_source, session.history, k)
             outcome = session.round(k, drafts=drafts)
             policy.observe(_cost(outcome, before, session.counters))
         if on_round is not None:
