@@ -375,7 +375,9 @@ def _caveats(rows: Rows, cells: Sequence[Cell]) -> str:
   operations; a pass over a real model is mostly reading weights, so that a few more positions cost
   little. Speed-ups here say how near the decoder comes to the limit, not what a real model gains.
 - The random model's drafts are all but never accepted. It is there for what a rewind and its memory
-  cost at real widths, and for K=0.
+  cost at real widths, and for K=0. It has two value heads a key head, as Qwen3-Next has. A tape keeps
+  a key a key head and a value a value head, a snapshot a state a value head: with as many of one as of
+  the other the same snapshots would be some 88 tapes.
 - MLX's {rows.header.machine["device"].upper()} backend runs a recurrence as one operation after the other, a step a position;
-  on a GPU it is one kernel.
+  on Metal, and with this decoder on CUDA, it is one kernel.
 - Greedy decoding; ends of text are ignored, so that every run has its full length."""
