@@ -48,9 +48,11 @@ OF_TRAINED = """- The trained models have a million parameters. A pass over them
   operations; a pass over a real model is mostly reading weights, so that a few more positions cost
   little. Speed-ups here say how near the decoder comes to the limit, not what a real model gains."""
 OF_WIDE = """- The random model's drafts are all but never accepted. It is there for what a rewind and its memory
-  cost at real widths, and for K=0."""
+  cost at real widths, and for K=0. It has two value heads a key head, as Qwen3-Next has. A tape keeps
+  a key a key head and a value a value head, a snapshot a state a value head: with as many of one as of
+  the other the same snapshots would be some 88 tapes."""
 OF_CPU = """- MLX's CPU backend runs a recurrence as one operation after the other, a step a position;
-  on a GPU it is one kernel."""
+  on Metal, and with this decoder on CUDA, it is one kernel."""
 QUICK = """**Of a quick run**: few arms, few tokens. It shows that everything works; its figures mean
 little."""
 
