@@ -41,22 +41,22 @@ class Ahead:
     def __init__(self, target: Target, caches: Sequence[Any]) -> None:
         self._target = target
         self._caches = caches
-        self._windows: list[Window] = []
+        self._windows: list[tuple[int, Window]] = []
         self._next: Step | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether a step was begun whose token was not handed out."""
+        """Whether a step was begun that `settle` or `undo` has not been told of."""
         return bool(self._windows)
 
     def step(self, anchor: int, position: int, rule: Told, *, more: bool) -> tuple[int, Step]:
         """The token after the anchor.
 
-        If anything fails, `undo` puts the caches back to before this call.
+        If anything fails, `undo` puts the caches back; if nothing does, `settle` ends the step.
 
         Args:
             anchor: the last token, not yet in the caches or submitted by the step before.
-            position: in the sequence, of the token after it.
+            position: in the sequence, of the token after it: how many the caches hold then.
             rule: chooses it.
             more: whether to submit the step after this one.
         """
@@ -66,21 +66,25 @@ class Ahead:
         if not more:
             mx.eval(arrays_of(self._caches))
             mx.synchronize()  # for the log-probabilities, which neither line above waits for
-        self._windows.pop(0)
         return token, step
 
-    def undo(self) -> None:
-        """Leave the caches as before the first step whose token was not handed out."""
-        if not self._windows:
-            return
-        first, self._windows, self._next = self._windows[0], [], None
-        mx.synchronize()
-        first.abandon()
-        mx.eval(arrays_of(self._caches))
+    def settle(self, length: int) -> None:
+        """So many tokens are settled in the caches: forget the way back to before them."""
+        self._windows = [(at, window) for at, window in self._windows if at > length]
+
+    def undo(self, length: int) -> None:
+        """Leave the caches as of their first `length` tokens, all that are settled."""
+        self.settle(length)
+        due, self._windows, self._next = self._windows, [], None
+        if due:
+            mx.synchronize()
+            due[0][1].abandon()
+            mx.eval(arrays_of(self._caches))
 
     def _submit(self, token: mx.array, position: int, rule: Told) -> Step:
         window = Window(self._target, self._caches, Rewind.REPLAY)
-        self._windows.append(window)  # before it runs: a pass that fails half-way is undone, too
+        # Before it runs: a pass that fails half-way is undone, too.
+        self._windows.append((position, window))
         logits = self._target.logits(window.run(token))[0]
         step = Step(rule.tell(logits, position), logits, normalise(logits))
         # The next step needs nearly all that the caches hold, and computes it. What no step reads

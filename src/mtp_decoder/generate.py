@@ -181,42 +181,41 @@ def emit(
     outcome = session.prefill(prompt)
     # A policy may want to know what a plain round costs; a fixed depth does not.
     plain = not num_draft_tokens and draft_source is None and isinstance(policy, Fixed)
-    while True:
-        new = len(outcome.tokens)
-        left = new if max_tokens < 0 else min(new, max_tokens - done)
-        tail = session.history[-(new + ends_at.reach) :]
-        count = ends_at.until(tail[: len(tail) - new + left], left, done)
-        ends = count < len(outcome.tokens) or ends_at.ended_after is not None
-        if count < len(outcome.tokens):
-            session.cut(count)
-        handed_out = 0
-        try:
-            for token, row in zip(outcome.tokens[:count], outcome.logprobs, strict=False):
-                handed_out += 1
-                yield token, row, handed_out <= outcome.accepted
-        except BaseException:
-            session.land()
-            raise
-        finally:
-            if 0 < handed_out < count:
-                session.cut(handed_out)
-        done += count
-        if ends or done == max_tokens:
-            session.land()
-            return
-        budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
-        if plain and session.can_run_ahead:
-            outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
-        else:
-            k = _depth(policy, min(num_draft_tokens, budget))
-            before, drafts = dict(session.counters.seconds), None
-            if draft_source is not None:
-                with session.counters.phase("draft"):
-                    drafts = _drafts(draft_source, session.history, k)
-            outcome = session.round(k, drafts=drafts)
-            policy.observe(_cost(outcome, before, session.counters))
-        if on_round is not None:
-            on_round(outcome)
+    try:
+        while True:
+            new = len(outcome.tokens)
+            left = new if max_tokens < 0 else min(new, max_tokens - done)
+            tail = session.history[-(new + ends_at.reach) :]
+            count = ends_at.until(tail[: len(tail) - new + left], left, done)
+            ends = count < len(outcome.tokens) or ends_at.ended_after is not None
+            if count < len(outcome.tokens):
+                session.cut(count)
+            handed_out = 0
+            try:
+                for token, row in zip(outcome.tokens[:count], outcome.logprobs, strict=False):
+                    handed_out += 1
+                    yield token, row, handed_out <= outcome.accepted
+            finally:
+                if 0 < handed_out < count:
+                    session.cut(handed_out)
+            done += count
+            if ends or done == max_tokens:
+                return
+            budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
+            if plain and session.can_run_ahead:
+                outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
+            else:
+                k = _depth(policy, min(num_draft_tokens, budget))
+                before, drafts = dict(session.counters.seconds), None
+                if draft_source is not None:
+                    with session.counters.phase("draft"):
+                        drafts = _drafts(draft_source, session.history, k)
+                outcome = session.round(k, drafts=drafts)
+                policy.observe(_cost(outcome, before, session.counters))
+            if on_round is not None:
+                on_round(outcome)
+    finally:
+        session.land()
 
 
 def _drafts(source: DraftSource, history: Sequence[int], k: int) -> list[int]:

@@ -185,6 +185,9 @@ class Session:
         self._verified: Verification | None = None
         self._settled: Acceptance | None = None
         self._ahead = Ahead(target, self._caches)
+        self._unsaid = (
+            0  # tokens in the caches less those of the history, while a step is under way
+        )
         self.history: list[int] = []
         self.counters = Counters()
 
@@ -634,6 +637,8 @@ class Session:
         Raises:
             DecoderError: a round is open, or `can_run_ahead` is false.
         """
+        if self._ahead.under_way and self._length - len(self.history) != self._unsaid:
+            self.land()  # an interrupt came where the last step was all but settled
         rule, first = self._teller, not self._ahead.under_way
         apart = first and not self.can_run_ahead
         if self._open is not None or self._broken or rule is None or apart:
@@ -642,15 +647,17 @@ class Session:
         anchor = self.anchor
         if first:
             mx.synchronize()
+            self._unsaid = self._length - len(self.history)
         start = self.counters.clock()
         try:
             token, step = self._ahead.step(anchor, self._length + 1, rule, more=more)
+            self.history.append(token)  # from here on it is settled, wherever an interrupt comes
         except BaseException:
             self.counters.seconds["verify"] += self.counters.clock() - start
             self.land()
             raise
         self._length += 1
-        self.history.append(token)
+        self._ahead.settle(self._length)
         self.counters.count_round(0, 0)
         self._window = self._verified = self._settled = None
         self.counters.seconds["verify"] += self.counters.clock() - start
@@ -666,7 +673,8 @@ class Session:
         start = self.counters.clock()
         try:
             with self._or_unusable("undoing a step"):
-                self._ahead.undo()
+                self._length = len(self.history) + self._unsaid
+                self._ahead.undo(self._length)
         finally:
             self.counters.seconds["rewind"] += self.counters.clock() - start
 

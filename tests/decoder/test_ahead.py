@@ -1,7 +1,9 @@
 """Plain steps that run one ahead of the tokens that are handed out."""
 
+import sys
 from collections.abc import Callable, Generator
 from itertools import islice
+from types import FrameType
 from typing import Any
 
 import mlx.core as mx
@@ -353,7 +355,66 @@ def test_nothing_piles_up() -> None:
     assert cache[0][0].item() == 2 + 100  # calls: two chunks of the prompt
 
 
+def _interrupted(call: Callable[[], object], line: int) -> bool:
+    """Make a call with Ctrl-C at so many lines of session and steps; whether it has as many."""
+    left, before = line, sys.gettrace()
+
+    def at(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        left -= event == "line"
+        if event == "line" and left == 0:
+            raise KeyboardInterrupt
+        return at
+
+    def follow(frame: FrameType, _: str, __: Any) -> Any:
+        inside = frame.f_globals.get("__name__") in ("mtp_decoder.session", "mtp_decoder.ahead")
+        return at if inside else None
+
+    sys.settrace(follow)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_an_interrupt_at_any_line(more: bool) -> None:
+    """Wherever Ctrl-C comes in a step, caches are as of the history, and the session goes on."""
+    base = Session(OneLayer())
+    base.prefill([1, 2, 3])
+    line = 0
+    for line in range(1, 100):
+        session, other = base.fork(), base.fork()
+        for one in (session, other):
+            one.step(more=True)
+        if not _interrupted(lambda s=session: s.step(more=more), line):
+            break
+        _interrupted(lambda s=other: s.step(more=more), line)
+        taken = len(session.history) - 3
+        # Two calls for the prompt, and one for every token but the last.
+        assert session.state()["layers.0.count"].item() == 2 + taken - 1
+        assert session.target_length == len(session.history) - 1
+        other.step(more=False)
+        assert other.history == [1, 2, 3] + [3] * (taken + 1)
+        assert other.state()["layers.0.count"].item() == 2 + taken
+    assert 20 < line < 99
+
+
 def test_ties_go_to_the_lowest_id() -> None:
     """A row's token is told as it is judged."""
     logits = mx.zeros((2, VOCABULARY))
     assert Greedy().tell(logits, 5).tolist() == [0, 0]
+
+
+def test_a_watcher_that_fails(zoo: Zoo, plain: Callable[..., Plain]) -> None:
+    """Whatever ends the generator, nothing is left under way in the caches it was given."""
+    target, _ = zoo("gdn")
+    cache = make_prompt_cache(target)
+    session = Session(target, prompt_cache=cache)
+    with pytest.raises(PlantedError):
+        list(_emitted(session, on_round=fail))
+    state = Session(target, prompt_cache=cache).state()
+    require_equal(target_arrays(state), plain("gdn").state(2), what="a plain run")
