@@ -298,6 +298,10 @@ class BuiltinSession:
         stop_strings: Sequence[str] = (),
     ) -> Generated:
         """See the protocol."""
+        if not (num_draft_tokens or self._options.depth_policy or self.session.history):
+            # As `generate_step`: without drafts the head takes no part, and steps run ahead.
+            self.session = session_of(self._target, None, self._options)
+
         def guessed(history: Sequence[int], k: int) -> Sequence[int]:
             at = len(history) - len(tokens)
             return list(guess or ())[at : at + k]
