@@ -92,6 +92,17 @@ def test_between_two_tokens(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     assert list(islice(emitted, 2)) == run.tokens(6)[4:]
 
 
+def test_a_fork_keeps_its_tokens(zoo: Zoo) -> None:
+    """A step adds its token to its own session's history, not to that of a fork."""
+    session = Session(zoo("gdn")[0])
+    session.prefill(PROMPT)
+    twin = session.fork()
+    before = list(twin.history)
+    session.step(more=False)
+    assert twin.history == before
+    assert len(session.history) == len(before) + 1
+
+
 @pytest.mark.parametrize("temp", [0.0, 0.8])
 def test_tokens_of_rounds(zoo: Zoo, temp: float) -> None:
     """Sampled or greedy, steps give the tokens, logits and log-probabilities of rounds."""
