@@ -526,9 +526,14 @@ def encoder(checkpoint: Path) -> Any:
         UsageError: it has none, or one that cannot be used.
     """
     try:
-        tokenizer = read_tokenizer(checkpoint)
+        read_config(checkpoint)
     except CheckpointError as error:
         raise UsageError(str(error)) from error
+    try:
+        tokenizer = read_tokenizer(checkpoint)
+    except CheckpointError as error:
+        why = 'without one, give --prompts FILE.jsonl with {"tokens": [...]} a line'
+        raise UsageError(f"{error}; {why}") from error
     return lambda text: list(tokenizer.encode(text))
 
 
