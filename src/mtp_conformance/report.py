@@ -216,7 +216,8 @@ class ReportWriter:
         self._counts: Counter[str] = Counter()
         self._digest = hashlib.sha256()
         path.unlink(missing_ok=True)
-        self._file = self.partial.open("w", encoding="utf-8", newline="\n")
+        # A line at a time, so that a process that is killed leaves what it knew.
+        self._file = self.partial.open("w", buffering=1, encoding="utf-8", newline="\n")
 
     def header(self, header: Header) -> None:
         """Write the header; it comes first."""

@@ -149,3 +149,13 @@ def pairs_of(x: mx.array, tokens: mx.array) -> list[tuple[mx.array, mx.array]]:
 def joined(rows: list[mx.array]) -> mx.array:
     """Rows [B, 1, ...] as one array [B, T, ...]."""
     return rows[0] if len(rows) == 1 else mx.concatenate(rows, axis=1)
+
+
+def same_bits(one: mx.array, two: mx.array) -> bool:
+    """Whether two arrays of numbers are of one type and shape and have the same bytes.
+
+    `mx.array_equal` takes zeros of two signs and numbers of two types for equal.
+    """
+    if (one.shape, one.dtype) != (two.shape, two.dtype):
+        return False
+    return bool(mx.array_equal(one.view(mx.uint8), two.view(mx.uint8)).item())

@@ -95,6 +95,17 @@ def test_between_two_tokens(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     assert list(islice(emitted, 2)) == run.tokens(6)[4:]
 
 
+def test_a_fork_keeps_its_tokens(zoo: Zoo) -> None:
+    """A step adds its token to its own session's history, not to that of a fork."""
+    session = Session(zoo("gdn")[0])
+    session.prefill(PROMPT)
+    twin = session.fork()
+    before = list(twin.history)
+    session.step(more=False)
+    assert twin.history == before
+    assert len(session.history) == len(before) + 1
+
+
 def test_sampling_that_changes(zoo: Zoo) -> None:
     """Between two tokens a caller may choose otherwise; rounds go on where steps cannot."""
     session = Session(zoo("gdn")[0])

@@ -22,13 +22,16 @@ SHAPE = (2, 4, 32, 16, mx.float32, mx.float32)
 class Kernel:
     """mlx-lm's operations in the kernel's place, right or with one bit changed."""
 
-    def __init__(self, *, right: bool) -> None:
+    def __init__(self, *, right: bool, refused: bool = False) -> None:
         self._right = right
+        self._refused = refused
         self.calls = 0
 
     def __call__(self, step: recurrence.Step) -> tuple[mx.array, mx.array]:
         """See `recurrence.run`."""
         self.calls += 1
+        if self._refused:
+            raise RuntimeError("no kernel image is available")
         y, state = gated_delta_ops(*step)
         if not self._right:
             bits = state.view(mx.uint32)
@@ -53,6 +56,45 @@ def test_has_the_bits(kernel: Kernel, request: pytest.FixtureRequest) -> None:
     right = request.node.callspec.id == "right"
     assert [recurrence.has_the_bits(*SHAPE) for _ in range(3)] == [right] * 3
     assert kernel.calls == 1
+
+
+def test_a_batch_is_a_shape(kernel: Kernel) -> None:
+    """Another number of sequences is asked about anew: another kernel may sum their rows."""
+    mixer = Mixer()
+    for batch in (1, 2, 2):
+        step = recurrence.random_step(2, 4, 32, 16, mx.float32, mx.float32, batch=batch)
+        recurrence.update(mixer, step.q, step.k, step.v, step.beta, step.beta, step.state)
+    assert recurrence.has_the_bits.cache_info().misses == 2
+    assert recurrence.has_the_bits.cache_info().hits == 1
+
+
+def test_one_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that refuses the kernel is left to mlx-lm's operations."""
+    monkeypatch.setattr(recurrence, "run", Kernel(right=True, refused=True))
+    monkeypatch.setattr(recurrence, "has_kernel", lambda *_: True)
+    recurrence.has_the_bits.cache_clear()
+    step = recurrence.random_step(2, 4, 32, 16, mx.float32, mx.float32)
+    mixer = Mixer()
+    y, state = recurrence.update(mixer, step.q, step.k, step.v, step.beta, step.beta, step.state)
+    assert (y.shape, state.shape) == (step.v.shape, step.state.shape)
+    recurrence.has_the_bits.cache_clear()
+
+
+def test_zeros_of_two_signs_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are equal numbers and other bits, so that such a kernel is none of mlx-lm's."""
+
+    def negated(step: recurrence.Step) -> tuple[mx.array, mx.array]:
+        y, state = zeros(*step)
+        return -y, state
+
+    def zeros(*step: mx.array) -> tuple[mx.array, mx.array]:
+        return mx.zeros(step[2].shape), mx.zeros(step[5].shape)
+
+    monkeypatch.setattr(recurrence, "run", negated)
+    monkeypatch.setattr(recurrence, "gated_delta_ops", zeros)
+    recurrence.has_the_bits.cache_clear()
+    assert not recurrence.has_the_bits(*SHAPE)
+    recurrence.has_the_bits.cache_clear()
 
 
 def test_a_session(

@@ -10,6 +10,7 @@ import mlx.nn as nn
 import pytest
 from mlx_lm.models import base
 from mlx_lm.models.switch_layers import SwitchGLU
+from mlx_lm.tuner.lora import LoRALinear, LoRASwitchLinear
 
 from mtp_conformance.exactness import bits_equal, require_equal
 from mtp_decoder import Session
@@ -131,6 +132,116 @@ def test_rows_together(
         module.rows.clear()
         assert bits_equal(together(x), alone) is None
     assert module.rows == asked
+
+
+class _RoundsAt(_Rounds):
+    """Products that round by rows at some numbers of them alone."""
+
+    def __init__(self, module: Any, *at: int) -> None:
+        super().__init__(module, 99)
+        self._at = at
+
+    def __call__(self, x: mx.array, *rest: mx.array) -> mx.array:
+        out = super().__call__(x, *rest)
+        return out * 1.0000002 if x.shape[1] in self._at else out
+
+
+@pytest.mark.parametrize(
+    ("at", "length", "asked"),
+    [((2, 4, 5), 5, [3, 1, 1]), ((2, 9, 10), 10, [8, 1, 1]), ((4,), 20, [16, 3, 1])],
+)
+def test_the_rows_left_are_asked_about_too(
+    at: tuple[int, ...], length: int, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That many rows keep their bits says nothing of fewer: another kernel may take those."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    weights = nn.QuantizedLinear(64, 1024, bias=False)
+    module = _RoundsAt(weights, *at)
+    together = RowsTogether(module, weights)
+    x = mx.random.normal((1, length, 64))
+    together(x)
+    module.rows.clear()
+    rows = together(x)
+    assert module.rows == asked
+    one = [weights(x[:, t : t + 1]) for t in range(length)]
+    assert bits_equal(rows, mx.concatenate(one, axis=1)) is None
+
+
+def test_an_answer_is_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the CPU keeps together says nothing of a GPU in the same process."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    weights = nn.QuantizedLinear(64, 1024, bias=False)
+    module = _Rounds(weights, 99)
+    x = mx.zeros((1, 2, 64))
+    RowsTogether(module, weights)(x)
+    monkeypatch.setattr(mx, "default_device", lambda: "another")
+    module.rows.clear()
+    RowsTogether(module, weights)(x)
+    assert module.rows[-1] == 2
+    assert len(module.rows) > 1
+
+
+class _SignedZeros(_Rounds):
+    """Zeros, of the other sign in company."""
+
+    def __call__(self, x: mx.array, *rest: mx.array) -> mx.array:
+        out = mx.zeros_like(super().__call__(x, *rest))
+        return -out if x.shape[1] > 1 else out
+
+
+def test_zeros_of_two_signs_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are equal numbers and other bits."""
+    monkeypatch.setattr(row_exact, "_ANSWERS", {})
+    weights = nn.QuantizedLinear(64, 1024, bias=False)
+    module = _SignedZeros(weights, 99)
+    RowsTogether(module, weights)(mx.zeros((1, 2, 64)))
+    assert module.rows[-2:] == [1, 1]
+
+
+class _Scaled(nn.Linear):
+    """A projection of a class of its own."""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Twice as much."""
+        return 2 * super().__call__(x)
+
+
+def _adapted() -> nn.Module:
+    linear = nn.Linear(64, 32, bias=False)
+    adapted = LoRALinear.from_base(linear, r=4)
+    adapted.lora_b = mx.random.normal((4, 32))
+    return adapted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_adapted, lambda: _Scaled(64, 32, bias=False), lambda: nn.QQLinear(64, 32, mode="mxfp8")],
+    ids=["lora", "subclass", "quantised rows"],
+)
+def test_products_of_another_class_go_row_by_row(make: Callable[[], nn.Module]) -> None:
+    """An adapter's matrices, a projection that does more, one that quantises its rows."""
+    module = make()
+    assert isinstance(row_exact.twin(module), row_exact.RowByRow)
+
+
+def test_adapted_experts_go_row_by_row() -> None:
+    """mlx-lm's experts with an adapter inside are not those that were looked at."""
+    block = nn.Module()
+    experts: Any = SwitchGLU(32, 16, 4)
+    experts.gate_proj = LoRASwitchLinear.from_base(experts.gate_proj)
+    block.switch_mlp = experts
+    assert isinstance(row_exact.twin(block).switch_mlp, row_exact.RowByRow)
+
+
+@pytest.mark.parametrize(("size", "one_by_one"), [(64, False), (48, True)])
+def test_a_tied_projection(size: int, *, one_by_one: bool) -> None:
+    """A tied embedding is held to the same sizes as any dense product."""
+    embedding = nn.Embedding(100, size)
+    project = row_exact.projection(embedding, tied=True)
+    assert isinstance(project, row_exact.RowByRow) is one_by_one
+    x = mx.random.normal((1, 3, size))
+    one = [embedding.as_linear(x[:, t : t + 1]) for t in range(3)]
+    assert bits_equal(project(x), mx.concatenate(one, axis=1)) is None
 
 
 class _Seldom(_Rounds):

@@ -12,6 +12,7 @@ import pytest
 
 from mtp_conformance.adapters.builtin import BuiltinSession
 from mtp_conformance.case import Level
+from mtp_conformance.commands import gate
 from mtp_conformance.gate import checks
 from mtp_conformance.gate.checks import accepts, guess_for
 from mtp_conformance.protocol import Options, Outcome
@@ -133,6 +134,20 @@ def test_interrupted(tmp_path: Path, gated: Gate, monkeypatch: pytest.MonkeyPatc
     assert 0 < sum(record["type"] == "result" for record in records) < 8
     with pytest.raises(ReportError, match="incomplete"):
         read_report(partial)
+
+
+@pytest.mark.parametrize("moment", ["_facts", "_plan", "_header"])
+def test_interrupted_early(gated: Gate, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """While the folder is loaded or the device probed there is nothing to keep, and it says so."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(vars(gate)["_Gate"], moment, interrupted)
+    done = gated(QWEN)
+    assert (done.code, done.out) == (130, "")
+    assert done.err.splitlines()[-1] == "interrupted; nothing was judged yet"
+    assert not done.folder.exists()
 
 
 def test_memory(gated: Gate) -> None:

@@ -28,3 +28,11 @@ def test_nothing_lies_under_the_final_name_while_writing(tmp_path: Path, header:
         assert not path.exists()
         assert writer.close(1.0) == path
     assert [found.name for found in tmp_path.iterdir()] == ["report.jsonl"]
+
+
+def test_what_was_written_is_there(report_path: Path, header: Header) -> None:
+    """A process that is killed cannot say goodbye: every record is in the file at once."""
+    with ReportWriter(report_path) as writer:
+        writer.header(header)
+        (line,) = writer.partial.read_text().splitlines()
+        assert json.loads(line)["type"] == "header"

@@ -170,13 +170,26 @@ class _Gate:
     def run(self) -> int:
         """All of it; returns the exit code."""
         self._check_card()
+        try:
+            begun = self._begin()
+        except KeyboardInterrupt:
+            self._clear()
+            say("interrupted; nothing was judged yet")
+            return 130
+        return self._judge(*begun)
+
+    def _begin(self) -> tuple[Plan, tuple[Check, ...], Header, int, int]:
+        """What is judged, by which checks, under which header; bytes loaded and of a state."""
+        from mtp_conformance.gate.checks import checks_for
+
         prompts = self._prompts()
         self._say("loading the checkpoint")
         facts = self._facts()
         plan, opened = self._plan(prompts)
         loaded = mx.get_active_memory()
         mx.reset_peak_memory()
-        return self._judge(plan, facts, loaded, opened.state)
+        checks = checks_for(row_exact=plan.row_exact)
+        return plan, checks, self._header(plan, checks, facts), loaded, opened.state
 
     def _check_card(self) -> None:
         """Refuse what the runtime does not offer.
@@ -209,11 +222,7 @@ class _Gate:
             from mtp_conformance.adapters.builtin import encoder
 
             if not found:
-                try:
-                    found.append(encoder(self._arguments.model))
-                except UsageError as error:
-                    why = 'without one, give --prompts FILE.jsonl with {"tokens": [...]} a line'
-                    raise UsageError(f"{error}; {why}") from error
+                found.append(encoder(self._arguments.model))
             return found[0](text)
 
         return encode
@@ -264,16 +273,15 @@ class _Gate:
             raise RuntimeFailure(f"logits are {dtype}, no type of a decoder")
         return _Opened(dtype, state, logits.shape[-1])
 
-    def _judge(self, plan: Plan, facts: Mapping[str, str], loaded: int, state: int) -> int:
+    def _judge(
+        self, plan: Plan, checks: Sequence[Check], header: Header, loaded: int, state: int
+    ) -> int:
         from mtp_conformance.gate import screen
         from mtp_conformance.gate.answer import EXIT, answer
-        from mtp_conformance.gate.checks import checks_for
         from mtp_conformance.gate.running import measured
         from mtp_conformance.report import read_report
         from mtp_conformance.reporting.pages import write_all
 
-        checks = checks_for(row_exact=plan.row_exact)
-        header = self._header(plan, checks, facts)
         results: list[Result] = []
         with self._writer(header, checks) as writer:
             try:
@@ -384,16 +392,16 @@ class _Gate:
             ("max_tokens", 64),
             ("strategy", ""),
             ("norms", None),
+            ("head_norms", None),
         ):
             if getattr(given, name) != usual:
                 words += [f"--{name.replace('_', '-')}", str(getattr(given, name))]
-        if given.head_norms:
-            words += ["--head-norms", given.head_norms]
         if given.runtime_cmd is not None:
             words += ["--runtime-cmd", given.runtime_cmd]
         elif given.runtime != "builtin":
             words += ["--runtime", given.runtime]
-        words += ["--device", given.device] + ["--row-exact"] * given.row_exact
+        words += ["--device", given.device, "--mx-compile", given.mx_compile]
+        words += ["--row-exact"] * given.row_exact
         return shlex.join(words)
 
     def _say(self, text: str) -> None:

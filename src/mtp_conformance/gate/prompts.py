@@ -52,8 +52,8 @@ def read_prompts(file: Path, encode: Encode) -> list[Prompt]:
     Raises:
         UsageError: the file cannot be read, a line is no prompt, or there is none.
     """
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+    try:  # not by `splitlines`: a form feed or U+2028 ends no line of text or JSON
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--prompts {file}: {error}") from error
     found = list(_prompts(file, lines, encode))
@@ -78,11 +78,11 @@ def _parsed(file: Path, number: int, line: str) -> str | list[int]:
     where = f"--prompts {file}, line {number}"
     try:
         value: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where} is not JSON: {error}") from error
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        value = fields.get("prompt", fields.get("tokens"))
+        value = fields.get("tokens") if fields.get("prompt") is None else fields["prompt"]
     if isinstance(value, str):
         return value
     ids = cast("list[Any]", value) if isinstance(value, list) else []

@@ -21,11 +21,12 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.base import scaled_dot_product_attention
 from mlx_lm.models.qwen3_next import Qwen3NextAttention
-from mlx_lm.models.switch_layers import SwitchGLU
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchGLU, SwitchLinear
 
-from mtp_decoder.row_exact import joined, rows_of
+from mtp_decoder.row_exact import joined, rows_of, same_bits
 
 _EXPERTS = "switch_mlp"
+_STACKS = (SwitchLinear, QuantizedSwitchLinear)
 _SORTED_FROM = 64
 """Choices of experts that mlx-lm sorts by expert, this many or more."""
 _WIDEST = 16
@@ -111,19 +112,26 @@ class RowsTogether:
 
     def __call__(self, *arrays: mx.array) -> mx.array:
         """Arrays [B, T, ...] to [B, T, ...]."""
-        length = arrays[0].shape[1]
-        widest = min(length, _WIDEST)
-        width = next(w for w in range(widest, 0, -1) if w == 1 or self._keeps(w, arrays))
-        if width == length:
-            return self._module(*arrays)
-        starts = range(0, length, width)
-        return joined([self._module(*(a[:, t : t + width] for a in arrays)) for t in starts])
+        length, done = arrays[0].shape[1], 0
+        rows: list[mx.array] = []
+        while done < length:
+            width = self._widest(length - done, arrays)
+            if width == length:
+                return self._module(*arrays)
+            rows.append(self._module(*(a[:, done : done + width] for a in arrays)))
+            done += width
+        return joined(rows)
+
+    def _widest(self, left: int, arrays: Sequence[mx.array]) -> int:
+        """As many of the rows left as keep their bits; of fewer rows nobody has said so."""
+        widths = range(min(left, _WIDEST), 1, -1)
+        return next((width for width in widths if self._keeps(width, arrays)), 1)
 
     def _keeps(self, width: int, arrays: Sequence[mx.array]) -> bool:
         if any(array[:, :width].size >= _SORTED_FROM for array in arrays[1:]):
             return False
         shapes = [(width, *array.shape[2:], array.dtype) for array in arrays]
-        asked = (self._kind, arrays[0].shape[0], *shapes)
+        asked = (str(mx.default_device()), self._kind, arrays[0].shape[0], *shapes)
         if asked not in _ANSWERS:
             _ANSWERS[asked] = self._try(width, arrays)
         return _ANSWERS[asked]
@@ -136,7 +144,7 @@ class RowsTogether:
             together = self._module(*tried)
             if together.size < _FEW:
                 return False
-            if not mx.array_equal(together, RowByRow(self._module)(*tried)).item():
+            if not same_bits(together, RowByRow(self._module)(*tried)):
                 return False
             seen += together.size
         return True
@@ -154,7 +162,7 @@ class RowsTogether:
 
 
 _ANSWERS: dict[tuple[Any, ...], bool] = {}
-"""By module, batch, width and row: whether its rows together have their bits."""
+"""By device, module, batch, width and row: whether its rows together have their bits."""
 
 
 class OneQueryAttention:
@@ -200,12 +208,14 @@ def _first(rows: Any, count: int) -> Any:
 
 def twin(module: Any) -> Any:
     """A module over the same weights, exact by row."""
-    if isinstance(module, nn.Linear):
+    if type(module) is nn.Linear:
         return OneRowProducts(module) if _alone_as_in_a_batch(module) else RowByRow(module)
     if isinstance(module, nn.QuantizedLinear):
         return RowsTogether(module, module)
     if not isinstance(module, nn.Module):
         return module
+    if _multiplies_by_its_own(module):
+        return RowByRow(module)
     copy = type(module).__new__(type(module))
     own = cast("dict[str, Any]", module)
     vars(copy).update(vars(module))
@@ -219,12 +229,23 @@ def twin(module: Any) -> Any:
 
 def _experts(module: Any) -> Any:
     """Experts of mlx-lm's class, or what stands for them: read from disk, say, or grouped."""
-    if type(module) is not SwitchGLU:
+    if type(module) is not SwitchGLU or type(module.gate_proj) not in _STACKS:
         return RowByRow(module)
     return RowsTogether(module, module, choices=module.gate_proj["weight"].shape[0])
 
 
-def _alone_as_in_a_batch(linear: nn.Linear) -> bool:
+def _multiplies_by_its_own(module: nn.Module) -> bool:
+    """Whether it has a matrix and is of no class known here, such as one of LoRA or `qqmm`.
+
+    How it multiplies rows of several positions nobody has looked at. A convolution's weight is a
+    matrix a channel, and its kernel takes the positions one by one.
+    """
+    own = cast("dict[str, Any]", module).values()
+    has_one = any(isinstance(value, mx.array) and value.ndim > 1 for value in own)
+    return has_one and not isinstance(module, nn.Conv1d)
+
+
+def _alone_as_in_a_batch(linear: nn.Module) -> bool:
     """Whether a row's product is the same kernel alone and in a batch, in MLX's CUDA backend.
 
     Its kernel for one row takes inputs in steps of 32; one output makes the row the matrix.
@@ -244,5 +265,7 @@ def projection(module: Any, *, tied: bool) -> Callable[[mx.array], mx.array]:
         return twin(module)
     if isinstance(module, nn.QuantizedEmbedding):
         return RowsTogether(module.as_linear, module)
+    if not _alone_as_in_a_batch(module):
+        return RowByRow(module.as_linear)
     weight = Batched(module)
     return lambda hidden: one_row_products(hidden, weight())
