@@ -65,8 +65,8 @@ def _trusts_drafted_stop(patch: pytest.MonkeyPatch) -> None:
         (
             "outcome = session.round(k, drafts=drafts)",
             "outcome = session.round(k, drafts=drafts)\n"
-            "        if any((draft,) in ends_at._stops for draft in outcome.drafts):\n"
-            "            done = max_tokens - len(outcome.tokens)",
+            "            if any((draft,) in ends_at._stops for draft in outcome.drafts):\n"
+            "                done = max_tokens - len(outcome.tokens)",
         ),
     )
 

@@ -23,12 +23,12 @@ FAILING = shot("lifecycle.exceptions.in-a-stream", "window", k=0, prompt=3)
 
 def _left(patch: pytest.MonkeyPatch) -> None:
     """The step behind the last token is forgotten, and what it wrote stays."""
-    edit(patch, Ahead.undo, ("first.abandon()", "first.nbytes()"))
+    edit(patch, Ahead.undo, ("due[0][1].abandon()", "due[0][1].nbytes()"))
 
 
 def _undone_by_one(patch: pytest.MonkeyPatch) -> None:
     """Of two steps that are under way the last alone is undone."""
-    edit(patch, Ahead.undo, ("self._windows[0], [], None", "self._windows[-1], [], None"))
+    edit(patch, Ahead.undo, ("due[0][1].abandon()", "due[-1][1].abandon()"))
 
 
 def _drawn_a_place_early(patch: pytest.MonkeyPatch) -> None:
