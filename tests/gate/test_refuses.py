@@ -127,6 +127,23 @@ def test_no_folder(tmp_path: Path, gated: Gate) -> None:
         gated(tmp_path / "nowhere")
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (None, r"has no config\.json; give a checkpoint folder$"),
+        ("{", r"config\.json is not JSON: [^;]*$"),
+    ],
+)
+def test_no_config(tmp_path: Path, gated: Gate, config: str | None, said: str) -> None:
+    """A folder that is no model is told so, and not to go on without a tokenizer."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    with pytest.raises(UsageError, match=said):
+        gated(folder, prompts=None)
+
+
 def test_no_such_runtime(gated: Gate) -> None:
     """A runtime that cannot be made is named."""
     with pytest.raises(RuntimeNameError, match=r"--runtime tests\.nowhere:make"):
