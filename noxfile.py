@@ -247,7 +247,7 @@ def train(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure speed in fresh processes that take turns; `-- --quick`, `-- --ship` to replace."""
+    """Measure speed in fresh processes; `-- --quick`, `-- --ship --fresh` to replace the page."""
     _install(session, "train")
     ship = "--ship" in session.posargs
     options = [option for option in session.posargs if option != "--ship"]

@@ -19,6 +19,15 @@ from mtp_conformance.protocol import Options
 
 SELDOM = ("gdn-moe", "gdn-mtp2", "ple", "gdn-moe+mlx-lm", "gdn-next+mlx-lm")
 """Models whose caches are, kind by kind, those of the others."""
+LONGER = 3
+"""Tokens of a stop that reaches two tokens back into the block before."""
+_SEQUENCES = spread(models=("attn", *MODELS[1:3], "flash-next"), depths=(3,))
+
+
+def _with_a_longer_one(profile: str) -> Sequence[Cell]:
+    """The grid, and one model with stops of more tokens."""
+    longer = Cell("window", "tape", 3, None, "float32", 5, (("stop", LONGER),))
+    return [*_SEQUENCES(profile), *([] if profile in ("peers", "smoke") else [longer])]
 
 
 @case(
@@ -69,11 +78,11 @@ def test_tokens(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracle="K=0 of the same runtime",
     witness="accepts, and stops inside a block",
     since="0.1.0",
-    cells=spread(models=("attn", *MODELS[1:3], "flash-next"), depths=(3,)),
+    cells=_with_a_longer_one,
 )
 def test_sequences(oracles: Oracles, cell: Cell, witness: Witness) -> None:
-    """Wherever a stop of two tokens ends in an accepted block, its end is the last one emitted."""
-    _judge_tokens(oracles, cell, witness, length=2)
+    """Wherever a stop of several tokens ends in a block, its end is the last token emitted."""
+    _judge_tokens(oracles, cell, witness, length=int(cell.params.get("stop", 2)))
 
 
 def _judge_tokens(oracles: Oracles, cell: Cell, witness: Witness, length: int) -> None:
@@ -91,10 +100,11 @@ def _stops(
 ) -> Iterator[tuple[list[int], CheckedSession, Generated]]:
     """Decode to stops of these lengths at every index, holding the tokens to K=0's.
 
-    Of one token they are ends of text, of two stop sequences; at index 0 that has one token too.
+    Of one token they are ends of text, of more stop sequences; at index 0 that has one token too.
     """
     stream = group.stream(2 * k + 4)
-    for index in range(2 * k + 3):
+    # Of a longer stop those that end where one block does and the next begins.
+    for index in range(2 * k + 3) if max(lengths) < LONGER else range(k, k + LONGER):
         for length in lengths:
             stop = stream[max(0, index + 1 - length) : index + 1]
             due = stream[: _first_end(stream, stop)]
@@ -104,7 +114,7 @@ def _stops(
                 num_draft_tokens=k,
                 max_tokens=2 * k + 4,
                 eos_token_ids=stop if length == 1 else (),
-                stop_sequences=[stop] if length == 2 else (),
+                stop_sequences=[stop] if length > 1 else (),
                 guess=stream,
             )
             compared = require_tokens(made.tokens, due, what=f"K=0 up to the stop {stop}")

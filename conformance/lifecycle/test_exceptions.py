@@ -4,6 +4,7 @@ One evaluation of mlx after the other is made to fail, until a call goes through
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from mtp_conformance import (
     Capability,
@@ -65,11 +66,14 @@ def test_in_a_round(oracles: Oracles, cell: Cell, witness: Witness) -> None:
 def test_in_a_turn(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """A turn that fails at any evaluation leaves the end of the last, or a session that says no.
 
-    The caches then take the same turn as if it had never been tried.
+    The caches then take the same turn as if it had never been tried, and where the runtime samples
+    the same token is drawn.
     """
     oracles.need(Capability.CONTINUE, Capability.STATE, Capability.DRAFTS)
     oracles.need_depth(2)
     group, options = oracles.group(cell), oracles.options(cell)
+    if oracles.runtime.offers(Capability.SAMPLING):  # by numbers that hang on the place
+        options = replace(options, temperature=1.0, seed=7)
     drafts = group.drafts(1, 2, 1)
 
     def make() -> CheckedSession:

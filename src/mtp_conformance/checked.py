@@ -254,6 +254,10 @@ class CheckedSession:
         """
         return guarded("state", self._inner.state)
 
+    def poison(self, value: float) -> int:
+        """See the protocol."""
+        return guarded("poison", lambda: int(self._inner.poison(value)))
+
     def timings(self) -> dict[str, float]:
         """See the protocol."""
         return self._runtime.answer("timings", self._inner.timings, answers.timings)

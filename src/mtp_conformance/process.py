@@ -240,6 +240,10 @@ class ProcessSession:
         """See the protocol."""
         return self._runtime.load(self._ask("state"))
 
+    def poison(self, value: float) -> int:
+        """See the protocol."""
+        return _integer(self._ask("poison", value=value), "filled")
+
     def timings(self) -> dict[str, float]:
         """See the protocol."""
         return {str(name): float(value) for name, value in self._ask("timings").items()}

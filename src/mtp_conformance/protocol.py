@@ -38,6 +38,7 @@ class Capability(str, Enum):
     SAVE = "save"  # save to a file and restore from it
     CANCEL = "cancel"  # give up a round and go on from the frontier
     CONTINUE = "continue"  # run more prompt tokens on the same caches
+    POISON = "poison"  # memory past the frontier that can be filled, to see that nobody reads it
     KV_BITS = "kv-bits"  # keys and values in a quantised cache
     SAMPLING = "sampling"  # temperature, cuts, seed and acceptance of the options
     PENALTY = "penalty"  # the options' repetition penalty
@@ -52,7 +53,7 @@ LEVELS: Mapping[str, tuple[Capability, ...]] = {
     "stream": (Capability.STREAM,),
     "drafts": (Capability.GUESS, Capability.DRAFTS),
     "logits": (Capability.LOGITS,),
-    "state": (Capability.STATE, Capability.HEAD_STATE, Capability.KV_BITS),
+    "state": (Capability.STATE, Capability.HEAD_STATE, Capability.POISON, Capability.KV_BITS),
     "timing": (Capability.TIMING, Capability.SLOW_REWIND),
     "counters": (Capability.COUNTERS,),
     "lifecycle": (Capability.FORK, Capability.SAVE, Capability.CANCEL, Capability.CONTINUE),
@@ -289,6 +290,14 @@ class RuntimeSession(Protocol):
         """STATE: every cache array as a copy, `layers.I.component`, in the canonical layout.
 
         HEAD_STATE: and `head.I.component`.
+        """
+        ...
+
+    def poison(self, value: float, /) -> int:
+        """POISON: write a number into all memory of the caches past the frontier.
+
+        Rows of rejected drafts, and rows that nothing was ever written to; nothing that is in use.
+        Returns how many arrays had such memory.
         """
         ...
 

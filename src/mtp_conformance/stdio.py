@@ -139,6 +139,12 @@ class _Server:
             return {"depths": answers.depths(chosen, list(map(len, trials)), most)}
         if op == "state":
             return {"arrays": self._write(answers.state(session.state()))}
+        return self._act(session, op, args)
+
+    @staticmethod
+    def _act(session: RuntimeSession, op: str, args: Json) -> Json:
+        if op == "poison":
+            return {"filled": session.poison(args["value"])}
         if op == "timings":
             return answers.timings(session.timings())
         if op == "slow_rewind":

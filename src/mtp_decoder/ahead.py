@@ -44,6 +44,11 @@ class Ahead:
         self._windows: list[Window] = []
         self._next: Step | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether a step was begun whose token was not handed out."""
+        return bool(self._windows)
+
     def step(self, anchor: int, position: int, rule: Told, *, more: bool) -> tuple[int, Step]:
         """The token after the anchor.
 
@@ -60,6 +65,7 @@ class Ahead:
         token = cast("int", step.token.item())
         if not more:
             mx.eval(arrays_of(self._caches))
+            mx.synchronize()  # for the log-probabilities, which neither line above waits for
         self._windows.pop(0)
         return token, step
 

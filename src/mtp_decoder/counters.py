@@ -23,8 +23,10 @@ class Counters:
     `drafted_by_depth[j]` rounds drafted at least j+1 tokens, `accepted_by_depth[j]` of them
     accepted that many; a draft counts as accepted once it is emitted. A round that had nothing
     to rewind counts no rewind. Seconds are wall time; every phase evaluates what it encloses
-    before its clock stops, and the phases of a call come to the time it takes. `clock` gives
-    seconds since any moment.
+    before its clock stops, and the phases of a call come to the time it takes. Only a step that
+    leaves the next one under way (`Session.step`) does not wait for that one: what of it is not
+    over when it is asked for is charged then, to `verify`, or to `rewind` if it is undone. `clock`
+    gives seconds since any moment.
     """
 
     rounds: int = 0

@@ -181,7 +181,6 @@ def emit(
     outcome = session.prefill(prompt)
     # A policy may want to know what a plain round costs; a fixed depth does not.
     plain = not num_draft_tokens and draft_source is None and isinstance(policy, Fixed)
-    ahead = plain and session.can_run_ahead
     while True:
         new = len(outcome.tokens)
         left = new if max_tokens < 0 else min(new, max_tokens - done)
@@ -206,12 +205,14 @@ def emit(
             session.land()
             return
         budget = num_draft_tokens if max_tokens < 0 else max_tokens - done - 1
-        if ahead:
+        if plain and session.can_run_ahead:
             outcome = session.step(more=max_tokens < 0 or done + 1 < max_tokens)
         else:
             k = _depth(policy, min(num_draft_tokens, budget))
-            drafts = None if draft_source is None else _drafts(draft_source, session.history, k)
-            before = dict(session.counters.seconds)
+            before, drafts = dict(session.counters.seconds), None
+            if draft_source is not None:
+                with session.counters.phase("draft"):
+                    drafts = _drafts(draft_source, session.history, k)
             outcome = session.round(k, drafts=drafts)
             policy.observe(_cost(outcome, before, session.counters))
         if on_round is not None:

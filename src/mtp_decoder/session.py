@@ -608,7 +608,9 @@ class Session:
         Not where a head goes along, somebody looks at tokens or logits, rows are quantised, experts
         are read from disk, which would be counted, or a step could not be undone.
         """
-        return self._teller is not None and not stores_of(self._target.layers)
+        if self._teller is None:
+            return False
+        return self._ahead.under_way or not stores_of(self._target.layers)
 
     @property
     def _teller(self) -> Told | None:
@@ -626,19 +628,25 @@ class Session:
         """A round without drafts that leaves the next one under way if there is to be one `more`.
 
         Until then caches may hold one token more; any other use of the session undoes that first.
-        All of the time is charged to `verify`; the clock does not wait for what is under way.
+        All of the time is charged to `verify`; the clock does not wait for what is under way, and
+        only where nothing is does it wait for what was submitted before.
 
         Raises:
             DecoderError: a round is open, or `can_run_ahead` is false.
         """
-        rule = self._teller
-        if self._open is not None or self._broken or rule is None:
+        rule, first = self._teller, not self._ahead.under_way
+        apart = first and not self.can_run_ahead
+        if self._open is not None or self._broken or rule is None or apart:
             self._require_closed()
             raise DecoderError("a step cannot run ahead here: call round instead")
-        start, anchor = self.counters.clock(), self.anchor
+        anchor = self.anchor
+        if first:
+            mx.synchronize()
+        start = self.counters.clock()
         try:
             token, step = self._ahead.step(anchor, self._length + 1, rule, more=more)
         except BaseException:
+            self.counters.seconds["verify"] += self.counters.clock() - start
             self.land()
             raise
         self._length += 1
@@ -649,9 +657,18 @@ class Session:
         return Round((), 0, (token,), step.logits, step.logprobs)
 
     def land(self) -> None:
-        """Undo the step that `step` left under way, if there is one."""
-        with self._or_unusable("undoing a step"):
-            self._ahead.undo()
+        """Undo the step that `step` left under way, if there is one.
+
+        The time, of waiting for it too, is charged to `rewind`.
+        """
+        if not self._ahead.under_way:
+            return
+        start = self.counters.clock()
+        try:
+            with self._or_unusable("undoing a step"):
+                self._ahead.undo()
+        finally:
+            self.counters.seconds["rewind"] += self.counters.clock() - start
 
     def state(self) -> dict[str, mx.array]:
         """Every array of every cache, by name; see `mtp_decoder.state`."""

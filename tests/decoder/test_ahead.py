@@ -15,8 +15,9 @@ from mtp_decoder.rules import Greedy
 from mtp_decoder.state import arrays_of
 from reference_models.checkpoint import read
 from tests.decoder.conftest import Zoo
-from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, target_arrays
+from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, fail, target_arrays
 from tests.decoder.test_everything_evaluated import pending
+from tests.decoder.test_phase_seconds import Clock
 
 MODELS = ("gdn", "window", "qsa", "flash-next")
 
@@ -92,6 +93,27 @@ def test_between_two_tokens(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     assert list(islice(emitted, 2)) == run.tokens(6)[4:]
 
 
+def test_a_fork_keeps_its_tokens(zoo: Zoo) -> None:
+    """A step adds its token to its own session's history, not to that of a fork."""
+    session = Session(zoo("gdn")[0])
+    session.prefill(PROMPT)
+    twin = session.fork()
+    before = list(twin.history)
+    session.step(more=False)
+    assert twin.history == before
+    assert len(session.history) == len(before) + 1
+
+
+def test_sampling_that_changes(zoo: Zoo) -> None:
+    """Between two tokens a caller may choose otherwise; rounds go on where steps cannot."""
+    session = Session(zoo("gdn")[0])
+    emitted = _emitted(session, max_tokens=6)
+    first = list(islice(emitted, 2))
+    rejection = Sampling(temp=1.0, acceptance="rejection")
+    session.decode_with(rewind="tape", head_rows="draft", sampling=rejection)
+    assert [*PROMPT, *first, *emitted] == session.history
+
+
 @pytest.mark.parametrize("temp", [0.0, 0.8])
 def test_tokens_of_rounds(zoo: Zoo, temp: float) -> None:
     """Sampled or greedy, steps give the tokens, logits and log-probabilities of rounds."""
@@ -118,6 +140,44 @@ def test_time(zoo: Zoo) -> None:
     session.step(more=True)
     session.step(more=False)
     assert session.counters.seconds["verify"] - before == 8
+
+
+def test_work_begun_before(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of steps waits for earlier work once, uncharged, and for all of its own at its end."""
+    session, clock = Session(zoo("gdn")[0]), Clock()
+    session.prefill(PROMPT)
+    session.counters.clock = clock
+    monkeypatch.setattr(mx, "synchronize", clock.slow(mx.synchronize, 1))
+    before, found = session.counters.seconds["verify"], list[tuple[float, float]]()
+    for more in (True, True, False):
+        session.step(more=more)
+        found.append((clock.now, session.counters.seconds["verify"] - before))
+    assert found == [(1, 0), (1, 0), (2, 1)]
+
+
+def test_time_of_an_undo(zoo: Zoo) -> None:
+    """A step that is undone is charged to `rewind`, and where there is none nothing is."""
+    session = Session(zoo("gdn")[0])
+    session.prefill(PROMPT)
+    session.step(more=True)
+    times = iter([10.0, 13.0])
+    session.counters.clock = lambda: next(times)
+    session.land()
+    session.land()
+    assert session.counters.seconds["rewind"] == 3
+
+
+def test_time_of_a_failure(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that fails is charged all the same, and the way back to `rewind`."""
+    target, _ = zoo("gdn")
+    session = Session(target)
+    session.prefill(PROMPT)
+    times = iter([10.0, 14.0, 20.0, 21.0])
+    session.counters.clock = lambda: next(times)
+    monkeypatch.setattr(target, "logits", fail)
+    with pytest.raises(PlantedError):
+        session.step(more=True)
+    assert (session.counters.seconds["verify"], session.counters.seconds["rewind"]) == (4, 1)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -153,10 +213,6 @@ def test_an_undo_that_fails(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(zoo("gdn")[0])
     session.prefill(PROMPT)
     session.step(more=True)
-
-    def fail(_: Any) -> None:
-        raise PlantedError
-
     monkeypatch.setattr("mtp_decoder.window.Window.abandon", fail)
     with pytest.raises(PlantedError):
         session.state()
@@ -215,6 +271,16 @@ def test_refuses(zoo: Zoo) -> None:
     session.draft(2)
     with pytest.raises(DecoderError, match="a round is open"):
         session.step(more=True)
+
+
+def test_refuses_experts_on_disk(checkpoint: Callable[..., Any]) -> None:
+    """So is one that would read experts for a token that may not be wanted."""
+    target, _ = read(checkpoint("gdn-moe"))
+    offload(target, None, Shards(checkpoint("gdn-moe")), OffloadSettings(20000))
+    session = Session(target)
+    session.prefill(PROMPT)
+    with pytest.raises(DecoderError, match="call round instead"):
+        session.step(more=False)
 
 
 def test_the_given_cache(zoo: Zoo, plain: Callable[..., Plain]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import Session
+from mtp_decoder import Session, emit
+from mtp_decoder.policy import Fixed, RoundCost
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.window import Window
 from tests.decoder.conftest import Zoo
@@ -156,3 +157,18 @@ def test_rows_that_are_quantised(zoo: Zoo, clock: Clock, monkeypatch: pytest.Mon
     spent = {name: s - before[name] for name, s in session.counters.seconds.items() if s}
     assert before["draft"] == 0  # 13 tokens in the caches
     assert spent == {"draft": 7 * 5}  # four layers and the head's
+
+
+def test_drafts_from_elsewhere(zoo: Zoo, clock: Clock) -> None:
+    """A draft source takes the time of drafting, and a policy is told what it takes."""
+    told: list[float] = []
+
+    class Watching(Fixed):
+        def observe(self, cost: RoundCost) -> None:
+            told.append(cost.draft_seconds)
+
+    session, source = Session(zoo("gdn")[0]), clock.slow(lambda tokens, k: [1], 5)
+    options: dict[str, Any] = {"draft_source": source, "policy": Watching()}
+    list(emit(session, PROMPT, num_draft_tokens=2, max_tokens=4, **options))
+    assert told == [5.0] * session.counters.rounds
+    assert session.counters.seconds["draft"] == sum(told) > 0

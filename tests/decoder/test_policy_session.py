@@ -39,7 +39,7 @@ class Always(Fixed):
 
 
 def test_told_of_every_round(zoo: Zoo, plain: Callable[..., Plain]) -> None:
-    """By a clock that goes on one second a look, every phase of a round took one second."""
+    """By a clock that goes on one second a look, every phase took one second, a source another."""
     session, policy = Session(*zoo("gdn")), Listening()
     now = iter(range(1000))
     session.counters.clock = lambda: float(next(now))
@@ -50,9 +50,9 @@ def test_told_of_every_round(zoo: Zoo, plain: Callable[..., Plain]) -> None:
     list(emitted)
     assert policy.begun == 1
     assert policy.told == [
-        RoundCost(3, 1, 1.0, 2.0, 1.0),
-        RoundCost(3, 3, 1.0, 2.0, 1.0),
-        RoundCost(1, 1, 1.0, 2.0, 1.0),
+        RoundCost(3, 1, 2.0, 2.0, 1.0),
+        RoundCost(3, 3, 2.0, 2.0, 1.0),
+        RoundCost(1, 1, 2.0, 2.0, 1.0),
     ]
 
 

@@ -22,6 +22,7 @@ from conformance.lifecycle.test_failing_file import test_in_a_save as failing_sa
 from conformance.lifecycle.test_fork import test_as_if_alone as fork_case
 from conformance.lifecycle.test_save import test_goes_on as save_case
 from conformance.lifecycle.test_save import test_saved_file as file_case
+from conformance.memory.test_dead_rows import test_no_effect as dead_rows_case
 from conformance.policy.test_recovers import test_recovers as policy_case
 from conformance.policy.test_stream import test_stream as policy_stream_case
 from conformance.rewind.test_quantised import test_every_accept as quantised_case
@@ -97,3 +98,10 @@ def test_slow_rewind_over_stdio(process: ProcessRuntime, oracles_of: Make) -> No
     witness = Witness()
     slow_case(oracles_of(process), replace(DEEP, model="attn"), witness)
     assert witness.as_dict()["slow"] == 4  # keys and values of target and head
+
+
+def test_poison_over_stdio(process: ProcessRuntime, oracles_of: Make) -> None:
+    """Dead rows are filled in the runtime's own process."""
+    witness = Witness()
+    dead_rows_case(oracles_of(process), replace(DEEP, model="window"), witness)
+    assert witness.as_dict()["poisoned"] == 3

@@ -12,7 +12,7 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import generate, session
+from mtp_decoder import accepting, generate, session
 from mtp_decoder.session import Session
 from mtp_decoder.stopping import Stops
 from mtp_decoder.text import TextStream
@@ -199,6 +199,21 @@ def _longest_goes_first(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _reaches_one_back(patch: pytest.MonkeyPatch) -> None:
+    """Of the block before, a stop sequence can have one token at most."""
+    reach: Any = vars(Stops)["reach"].fget
+    patch.setattr(Stops, "reach", property(lambda stops: min(1, reach(stops))))
+
+
+def _logprobs_of_the_last_rows(patch: pytest.MonkeyPatch) -> None:
+    """Log-probabilities of a block are those of its last rows, whatever was rejected."""
+    edit(
+        patch,
+        accepting.accept,
+        ("normalise(logits)[: len(tokens)]", "normalise(logits)[-len(tokens) :]"),
+    )
+
+
 FAULTS = (
     _fault("no-bonus-after-full-accept", Family.EMIT_RULE, ("T1",), _no_bonus, GUESSED, BUDGET),
     _fault(
@@ -241,4 +256,18 @@ FAULTS = (
     _fault("text-ends-by-the-list", Family.EMIT_RULE, (), _first_listed_begins, TEXTS),
     _fault("one-stop-string-is-enough", Family.CAP, (), _waits_for_the_first_listed, TEXTS),
     _fault("longest-stop-string-first", Family.EMIT_RULE, (), _longest_goes_first, TEXTS),
+    _fault(
+        "stops-reach-one-token-back",
+        Family.CAP,
+        (),
+        _reaches_one_back,
+        shot("emit.stop.sequences", "window", k=3, extra=(("stop", 3),)),
+    ),
+    _fault(
+        "logprobs-of-the-last-rows",
+        Family.EMIT_RULE,
+        ("T8",),
+        _logprobs_of_the_last_rows,
+        shot("emit.logprobs.as-without-drafts", "window", k=3),
+    ),
 )

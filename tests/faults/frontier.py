@@ -11,7 +11,7 @@ from mtp_decoder.rewind.kv import KVUndo, cut_rows
 from mtp_decoder.rewind.pooled import PooledUndo
 from mtp_decoder.session import Session
 from tests.faults.editing import edit
-from tests.faults.fault import Claim, Family, Fault, one_round, places, shot
+from tests.faults.fault import FRONTIER, Claim, Family, Fault, one_round, places, shot
 
 ANY = places(
     "layers",
@@ -55,6 +55,35 @@ def _zeroed_pooled(patch: pytest.MonkeyPatch) -> None:
             cache[2][0][:, length // self._ratio :] = 0
 
     patch.setattr(PooledUndo, "rewind", faulty)
+
+
+class _RowMore:
+    """A cache that hands out a row more than it holds: what its buffer has there."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def update_and_fetch(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        """As the cache, and a row more."""
+        cache = self._cache
+        cache.update_and_fetch(keys, values)
+        end = cache.offset + 1
+        return cache.keys[..., :end, :], cache.values[..., :end, :]
+
+
+def _reads_past_the_frontier(patch: pytest.MonkeyPatch) -> None:
+    """Attention of a plain step sees a row past the frontier."""
+    run = KVUndo.run
+
+    def faulty(self: Any, x: Any, tokens: Any) -> Any:
+        if tokens.shape[1] > 1:
+            return run(self, x, tokens)
+        return self._layer(x, tokens, _RowMore(self._cache))
+
+    patch.setattr(KVUndo, "run", faulty)
 
 
 FAULTS = (
@@ -116,5 +145,16 @@ FAULTS = (
         shots=(one_round("qsa"), one_round("flash-next", k=4, accepted=0, prompt=6)),
         apply=_zeroed_pooled,
         breaks=places("layers", (1, 3), "pooled"),
+    ),
+    Fault(
+        id="a-dead-row-is-read",
+        family=Family.ZERO_NOT_REMOVE,
+        kind="K",
+        ids=(),
+        invariant="I3",
+        claim=Claim.STATE,
+        shots=(shot("memory.dead-rows.no-effect", "gdn-wide+mlx-lm"),),
+        apply=_reads_past_the_frontier,
+        breaks=places("layers", (2, 3), "conv", "recurrent", "keys", "values") | FRONTIER,
     ),
 )

@@ -14,10 +14,11 @@ import pytest
 from mtp_decoder.drafting import Drafter
 from mtp_decoder.rewind.kv import KVUndo
 from mtp_decoder.rewind.recurrent import RecurrentUndo
+from mtp_decoder.rewind.snapshot import SnapshotUndo
 from mtp_decoder.rewind.tape import TapeUndo
 from mtp_decoder.session import Session
 from mtp_decoder.window import Window
-from tests.faults.editing import Rewind, wrap_undos
+from tests.faults.editing import Rewind, edit, wrap_undos
 from tests.faults.fault import (
     FRONTIER,
     HEAD,
@@ -306,6 +307,19 @@ FAULTS = (
         claim=Claim.STATE,
         shots=(one_round("window"), one_round("ple", "snapshot")),
         apply=_conv_of_slot_zero,
+        breaks=RECURRENT,
+    ),
+    Fault(
+        id="snapshots-counted-in-blocks",
+        family=Family.SLOT_ORIGIN,
+        kind="L",
+        ids=("L6",),
+        invariant="I1",
+        claim=Claim.STATE,
+        shots=(one_round("qsa", "snapshot"), one_round("flash-next", "snapshot", k=2, accepted=1)),
+        apply=lambda patch: edit(
+            patch, SnapshotUndo.rewind, ("self.states[keep - 1]", "self.states[(keep - 1) // 4]")
+        ),
         breaks=RECURRENT,
     ),
     Fault(

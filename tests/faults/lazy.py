@@ -14,6 +14,7 @@ import pytest
 from mtp_decoder import session
 from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.session import Session
+from mtp_decoder.state import copy_cache
 from mtp_decoder.window import Window
 from tests.faults.editing import edit
 from tests.faults.fault import Claim, Family, Fault, Shot, shot
@@ -74,6 +75,18 @@ def _windows_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Window, "run", faulty)
 
 
+def _turns_kept(patch: pytest.MonkeyPatch) -> None:
+    """Every turn keeps the caches of the one before it, by reference, and counts none of them."""
+    kept: list[Any] = []
+    extend = Session.extend
+
+    def faulty(self: Any, tokens: Any) -> Any:
+        kept.append([copy_cache(cache) for cache in self._caches])
+        return extend(self, tokens)
+
+    patch.setattr(Session, "extend", faulty)
+
+
 def _fault(
     name: str,
     ids: tuple[str, ...],
@@ -115,4 +128,5 @@ FAULTS = (
         shot(FLAT, "gdn+mlx-lm", "rerun", k=2),
     ),
     _fault("undo-records-are-never-let-go", ("W4",), _windows_kept, shot(FLAT, "window", k=2)),
+    _fault("old-turns-are-never-let-go", ("M6",), _turns_kept, shot("memory.turns.flat", "window")),
 )

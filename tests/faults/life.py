@@ -11,11 +11,11 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import ArraysCache, QuantizedKVCache
+from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache
 
 from mtp_decoder import saving, session
 from mtp_decoder.quantised import KVQuantisation
-from mtp_decoder.rewind.kv import KVUndo
+from mtp_decoder.rewind.kv import KVUndo, cut_rows
 from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.session import Session
 from mtp_decoder.window import Window
@@ -86,6 +86,19 @@ def _recurrence_not_restored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Session, "_take_over", faulty)
 
 
+def _attention_a_row_short(patch: pytest.MonkeyPatch) -> None:
+    """A restore drops the last row, for the head's sake, where it can: the recurrence keeps it."""
+    take_over = Session._take_over
+
+    def faulty(self: Any, saved: Any) -> None:
+        take_over(self, saved)
+        for cache in self._caches:
+            if isinstance(cache, KVCache) and cache.offset:
+                cut_rows(cache, cache.offset - 1)
+
+    patch.setattr(Session, "_take_over", faulty)
+
+
 def _hidden_not_saved(patch: pytest.MonkeyPatch) -> None:
     """The hidden state that waits for the next draft is not in the file."""
     write = session.write_session
@@ -143,6 +156,23 @@ def _counted_as_recurrent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Window, "__init__", faulty)
 
 
+def _captured(patch: pytest.MonkeyPatch) -> None:
+    """Over quantised caches a pass runs with the offset that the first one of its width had."""
+    captured: dict[int, int] = {}
+    run = KVUndo.run
+
+    def faulty(self: Any, x: mx.array, tokens: mx.array) -> mx.array:
+        cache, width = self._cache, tokens.shape[1]
+        if not isinstance(cache, QuantizedKVCache) or width == 1:
+            return run(self, x, tokens)
+        cache.offset = captured.setdefault(width, cache.offset)
+        out = run(self, x, tokens)
+        cache.offset = self._start + width
+        return out
+
+    patch.setattr(KVUndo, "run", faulty)
+
+
 def _turn_goes_on_ahead(patch: pytest.MonkeyPatch) -> None:
     """A next turn that failed leaves in the caches what it had run so far."""
     edit(
@@ -150,6 +180,20 @@ def _turn_goes_on_ahead(patch: pytest.MonkeyPatch) -> None:
         Session._run_prompt,
         ("self._or_as_before()", "(nullcontext() if self.history else self._or_as_before())"),
     )
+
+
+def _turn_moves_the_place(patch: pytest.MonkeyPatch) -> None:
+    """A next turn that failed leaves the place in the sequence where it had got to."""
+    extend = Session.extend
+
+    def faulty(self: Any, tokens: Any) -> Any:
+        try:
+            return extend(self, tokens)
+        except BaseException:
+            self._length += 1
+            raise
+
+    patch.setattr(Session, "extend", faulty)
 
 
 def _saved_in_place(patch: pytest.MonkeyPatch) -> None:
@@ -279,6 +323,28 @@ FAULTS = (
         SAVE,
     ),
     _fault(
+        "restore-drops-a-row-of-attention",
+        Family.PATH_GAP,
+        ("L8",),
+        "I2",
+        _attention_a_row_short,
+        places("layers", range(6), "keys", "values", "offset"),
+        SAVE,
+        shot("lifecycle.save.goes-on", "gdn"),
+    ),
+    replace(
+        _fault(
+            "quantised-pass-as-captured",
+            Family.STALE_KEY,
+            ("Q5",),
+            "I4",
+            _captured,
+            PACKED | places("layers", range(5), "conv", "recurrent"),
+            shot("rewind.quantised.every-accept", "gdn-wide", k=2, extra=QUANTISED),
+        ),
+        before=(shot("rewind.quantised.every-accept", "gdn-wide", k=2, prompt=3, extra=QUANTISED),),
+    ),
+    _fault(
         "waiting-hidden-is-not-saved",
         Family.PATH_GAP,
         ("H14",),
@@ -325,6 +391,16 @@ FAULTS = (
         _turn_goes_on_ahead,
         ANY | HEAD_ROWS | FRONTIER,
         TURN,
+    ),
+    _fault(
+        "failed-turn-moves-the-place",
+        Family.PATH_GAP,
+        ("L3",),
+        "I8",
+        _turn_moves_the_place,
+        frozenset(),
+        TURN,
+        claim=Claim.ANY,
     ),
     _fault(
         "failed-save-takes-the-old-file",

@@ -8,17 +8,20 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx_lm.models.gated_delta import gated_delta_ops
 
 from mtp_decoder import row_exact
-from mtp_decoder.qwen import gated_delta
+from mtp_decoder.qwen import gated_delta, recurrence
 from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.rewind.tape import TapeUndo
 from mtp_decoder.session import Session
 from mtp_decoder.window import Window
 from tests.faults.editing import Rewind, edit, wrap_undos
-from tests.faults.fault import Claim, Family, Fault, Place, Shot, one_round, places, shot
+from tests.faults.fault import HEAD, Claim, Family, Fault, Place, Shot, one_round, places, shot
 
 RECURRENT = places("layers", range(5), "recurrent")
+_SHORT = 2
+"""Positions up to which a kernel of another device is right."""
 
 
 def _through(dtype: mx.Dtype | None, patch: pytest.MonkeyPatch) -> None:
@@ -92,6 +95,25 @@ def _drops_state(patch: pytest.MonkeyPatch) -> None:
             "state, rows = [cache[RECURRENT], None][length > 1], []",
         ),
     )
+
+
+def _unasked_kernel(patch: pytest.MonkeyPatch) -> None:
+    """The recurrence's kernel is taken whatever the device, and is held to nothing.
+
+    It is another device's, and right for short passes only.
+    """
+
+    def elsewhere(step: recurrence.Step) -> tuple[mx.array, mx.array]:
+        y, state = gated_delta_ops(*step)
+        if step.q.shape[1] <= _SHORT:
+            return y, state
+        inputs = ("q", "k", "v", "g", "beta")
+        short = step._replace(**{name: getattr(step, name)[:, :_SHORT] for name in inputs})
+        return y, gated_delta_ops(*short)[1]
+
+    patch.setattr(recurrence, "has_kernel", lambda *_: True)
+    patch.setattr(recurrence, "has_the_bits", lambda *_: True)
+    patch.setattr(recurrence, "run", elsewhere)
 
 
 def _same_row(patch: pytest.MonkeyPatch) -> None:
@@ -204,6 +226,14 @@ FAULTS = (
         claim=Claim.ANY,
     ),
     _fault(
+        "kernel-that-nobody-asked",
+        ("N6",),
+        _unasked_kernel,
+        RECURRENT,
+        one_round("gdn+mlx-lm", k=3, accepted=3, prompt=2),
+        shot("control.rows.prefill-equals-steps", "gdn+mlx-lm", k=3),
+    ),
+    _fault(
         "row-exact-repeats-a-row",
         ("N1",),
         _same_row,
@@ -219,6 +249,18 @@ FAULTS = (
             (f"layers.{layer}", part) for layer in range(5) for part in ("conv", "recurrent")
         ),
         shot("control.rows.row-exact", "window", "tape", k=3),
+    ),
+    _fault(
+        "row-exact-head-makes-one-row",
+        ("H3",),
+        lambda patch: edit(
+            patch,
+            row_exact.RowByRowHead.__call__,
+            ("in pairs_of(hidden, tokens)]", "in pairs_of(hidden, tokens)[:1]]"),
+        ),
+        HEAD,
+        shot("control.rows.row-exact", "window", "tape", k=3),
+        claim=Claim.HEAD,
     ),
     _fault(
         "no-two-runs-alike",

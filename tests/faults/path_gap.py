@@ -14,7 +14,7 @@ from mtp_decoder.rewind.recurrent import RecurrentUndo
 from mtp_decoder.session import Session
 from mtp_decoder.window import Window
 from tests.faults.editing import edit
-from tests.faults.fault import HEAD, Claim, Family, Fault, head_rows, places, shot
+from tests.faults.fault import HEAD, Claim, Family, Fault, head_rows, one_round, places, shot
 
 RECURRENT = places("layers", range(5), "conv", "recurrent", "ngram", "ple_conv")
 
@@ -142,5 +142,22 @@ FAULTS = (
             patch, Drafter._settle_on_target, ("if accepted:", "if 0 < accepted < len(drafts):")
         ),
         breaks=HEAD,
+    ),
+    Fault(
+        id="count-as-a-list",
+        family=Family.PATH_GAP,
+        kind="B",
+        ids=("B3",),
+        invariant="I8",
+        claim=Claim.ANY,
+        shots=(one_round("gdn", k=1, accepted=0),),
+        apply=lambda patch: edit(
+            patch,
+            Window.rewind,
+            (
+                "undo.rewind(0 if replay else keep)",
+                'undo.rewind(0 if replay else [keep] if hasattr(undo, "before") else keep)',
+            ),
+        ),
     ),
 )

@@ -26,6 +26,7 @@ EARLY = shot("sample.seed.early-or-late", "gdn", k=0)
 PENALTY = shot("sample.processor.penalty", "window", k=4)
 MASK = shot("sample.mask.guessed-drafts", "window", k=4)
 STEERED = shot("sample.stream.steered", "attn", k=4)
+GOES_ON = shot("sample.stream.goes-on", "window", k=2)
 
 
 def _by_equality(patch: pytest.MonkeyPatch) -> None:
@@ -263,6 +264,56 @@ def _cut_of_the_first_row(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _mask_goes_on_over_the_turn(patch: pytest.MonkeyPatch) -> None:
+    """A next turn leaves the mask where the last one ended."""
+    edit(
+        patch,
+        Session._run_prompt,
+        (
+            "self._processing.begin(len(history))",
+            "self._processing.prompt_length or self._processing.begin(len(history))",
+        ),
+    )
+
+
+def _mask_not_saved(patch: pytest.MonkeyPatch) -> None:
+    """After a restore the mask begins anew."""
+    edit(
+        patch,
+        Session._take_over,
+        (
+            'self._processing.begin(settings["prompt_length"])',
+            "self._processing.begin(len(self.history))",
+        ),
+    )
+
+
+def _places_counted_anew(patch: pytest.MonkeyPatch) -> None:
+    """The first token of a next turn is drawn with the numbers of a place in the turn alone."""
+    edit(
+        patch,
+        Session._run_prompt,
+        ("none = Drafts((), self._length)", "none = Drafts((), len(tokens))"),
+    )
+
+
+def _cancelled_place(patch: pytest.MonkeyPatch) -> None:
+    """A round that is given up leaves the place in the sequence where its pass ended."""
+    edit(patch, Session.cancel, ("self._length = opened.length", "assert self._length"))
+
+
+def _penalty_sees_the_turn_alone(patch: pytest.MonkeyPatch) -> None:
+    """For the first token of a next turn the penalty sees that turn, and nothing before."""
+    edit(
+        patch,
+        Session._run_prompt,
+        (
+            "accept(none, logits, history, self._rule, self._processing)",
+            "accept(none, logits, tokens, self._rule, self._processing)",
+        ),
+    )
+
+
 # Two more were tried and are none: leaving out that followers are settled after a round, or after a
 # cancel. `Processing.row` settles them before it looks at any of them, so no token can differ; that
 # a user's own matcher is where the tokens are is held by tests/decoder/test_following_states.py.
@@ -403,5 +454,45 @@ FAULTS = (
         _cut_of_the_first_row,
         SEEDED,
         family=Family.CAP,
+    ),
+    _fault(
+        "mask-goes-on-over-the-turn",
+        (),
+        "I10",
+        _mask_goes_on_over_the_turn,
+        GOES_ON,
+        family=Family.LATCH,
+    ),
+    _fault(
+        "mask-is-not-saved",
+        (),
+        "I10",
+        _mask_not_saved,
+        GOES_ON,
+        family=Family.PATH_GAP,
+    ),
+    _fault(
+        "places-counted-by-turn",
+        ("S7",),
+        "I10",
+        _places_counted_anew,
+        GOES_ON,
+        family=Family.PATH_GAP,
+    ),
+    _fault(
+        "cancelled-round-moves-the-place",
+        (),
+        "I10",
+        _cancelled_place,
+        GOES_ON,
+        family=Family.SKIP_RESTORE,
+    ),
+    _fault(
+        "penalty-sees-the-turn-alone",
+        ("S10",),
+        "I10",
+        _penalty_sees_the_turn_alone,
+        GOES_ON,
+        family=Family.PATH_GAP,
     ),
 )

@@ -19,6 +19,7 @@ from mlx_lm import __version__ as mlx_lm_version
 from mlx_lm.sample_utils import make_logits_processors
 from mlx_lm.tokenizer_utils import load as load_tokenizer
 
+from mtp_conformance.adapters.dead_rows import fill_dead_rows
 from mtp_conformance.adapters.slow_caches import slow_down
 from mtp_conformance.failure import UsageError
 from mtp_conformance.oracles import ExpertSizes, Materials
@@ -299,6 +300,9 @@ class BuiltinSession:
         stop_strings: Sequence[str] = (),
     ) -> Generated:
         """See the protocol."""
+        if not (num_draft_tokens or self._options.depth_policy or self.session.history):
+            # As `generate_step`: without drafts the head takes no part, and steps run ahead.
+            self.session = session_of(self._target, None, self._options)
 
         def guessed(history: Sequence[int], k: int) -> Sequence[int]:
             at = len(history) - len(tokens)
@@ -351,6 +355,13 @@ class BuiltinSession:
         sampling = _sampling(chosen)
         twin.decode_with(rewind=strategy, head_rows=chosen.head_rows, sampling=sampling)
         return type(self)(twin, self._target, self._head, chosen, self._checkpoint)
+
+    def poison(self, value: float) -> int:
+        """See the protocol."""
+        session = self.session
+        session.land()
+        caches = [c for name in ("_caches", "_head_caches") for c in vars(session)[name]]
+        return fill_dead_rows(caches, value)
 
     def timings(self) -> dict[str, float]:
         """See the protocol."""

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from mtp_decoder.bench.page import write_page
 from mtp_decoder.bench.plan import DISK, MEMORY, MLX_LM, Arm, Block, Job, Model, Plan, arms_of
-from mtp_decoder.bench.plan_file import Encode, read_plan
+from mtp_decoder.bench.plan_file import Encode, read_plan, read_text
 from mtp_decoder.bench.rows import Failure, Rows, Run, line_of, read_rows
 from mtp_decoder.bench.running import ROWS, only, quick, run_plan
 from mtp_decoder.bench.table import table
@@ -34,6 +34,13 @@ EXAMPLES = """examples:
 """
 OUT = Path("reports/bench")
 PROMPT = "def rewind(cache, accepted):\n    "
+_OF_A_MODEL: dict[str, Any] = {
+    **{"loader": None, "prompt": [], "num_draft_tokens": "0,1,2,3,4,5,6", "rewind": "tape"},
+    **{"expert_budget": None, "max_tokens": 192, "passes": 2},
+}
+_OF_A_RUN: dict[str, Any] = {
+    **{"device": None, "only": None, "quick": False, "resume": False, "fresh": False},
+}
 
 
 def add(commands: Any, size: Callable[[str], int]) -> None:
@@ -53,15 +60,14 @@ def add(commands: Any, size: Callable[[str], int]) -> None:
     add_(
         "--prompt",
         action="append",
-        default=[],
         metavar="NAME=FILE",
         help="a workload: a name and a file of text; repeatable (a line of Python)",
     )
-    add_("--num-draft-tokens", default="0,1,2,3,4,5,6", metavar="K,...", help="(0,1,2,3,4,5,6)")
-    add_("--rewind", default="tape", metavar="NAME,...", help="strategies (tape)")
+    add_("--num-draft-tokens", metavar="K,...", help="(0,1,2,3,4,5,6)")
+    add_("--rewind", metavar="NAME,...", help="strategies (tape)")
     add_("--expert-budget", type=size, metavar="SIZE", help="run with experts on disk, too")
-    add_("--max-tokens", type=int, default=192, metavar="N", help="tokens a run (192)")
-    add_("--passes", type=int, default=2, metavar="N", help="turns an arm; even (2)")
+    add_("--max-tokens", type=int, metavar="N", help="tokens a run (192)")
+    add_("--passes", type=int, metavar="N", help="turns an arm; even (2)")
     add_("--device", choices=["cpu", "gpu"], help="(MLX's default)")
     add_("--out", type=Path, default=OUT, metavar="DIR", help=f"of {ROWS} ({OUT})")
     add_("--resume", action="store_true", help="go on with a run that was stopped")
@@ -71,6 +77,7 @@ def add(commands: Any, size: Callable[[str], int]) -> None:
     add_("--page", type=Path, metavar="FILE", help="write a page and plots (needs matplotlib)")
     add_("--json", action="store_true", help="one JSON object a raw run, as they come")
     add_("--quiet", action="store_true", help="no progress")
+    parser.set_defaults(**_OF_A_MODEL, **_OF_A_RUN)
 
 
 def run(arguments: argparse.Namespace, encode: Encode) -> int:
@@ -79,10 +86,11 @@ def run(arguments: argparse.Namespace, encode: Encode) -> int:
     Raises:
         DecoderError: bad input, or rows that are there already.
     """
+    _refuse_without_effect(arguments)
     if arguments.rows is not None:
         rows = read_rows(arguments.rows)
         if arguments.json:
-            print("".join(map(line_of, rows.runs)), end="")
+            print("".join(map(line_of, [*rows.runs, *rows.failures])), end="")
     else:
         rows = _measure(arguments, encode)
     if not arguments.json:
@@ -120,7 +128,11 @@ def _plan_of_options(arguments: argparse.Namespace, encode: Encode) -> Plan:
     strategies = [
         member_of(Rewind, text.strip(), "--rewind").value for text in arguments.rewind.split(",")
     ]
-    texts = dict(_prompt(text) for text in arguments.prompt) or {"code": PROMPT}
+    named = [_prompt(text) for text in arguments.prompt]
+    _once(depths, "--num-draft-tokens")
+    _once(strategies, "--rewind")
+    _once([title for title, _ in named], "--prompt")
+    texts = dict(named) or {"code": PROMPT}
     places = [MEMORY] if arguments.expert_budget is None else [MEMORY, DISK]
     stock = [Arm(MLX_LM, 0, "")] if arguments.loader is None and 0 in depths else []
     blocks = [
@@ -151,10 +163,25 @@ def _prompt(text: str) -> tuple[str, str]:
     name, _, file = text.partition("=")
     if not name or not file:
         raise DecoderError(f"--prompt is NAME=FILE, not {text!r}")
-    try:
-        return name, Path(file).read_text()
-    except OSError as error:
-        raise DecoderError(f"cannot read the prompt {file}: {error.strerror}") from error
+    return name, read_text(Path(file), "the prompt")
+
+
+def _once(names: Sequence[Any], option: str) -> None:
+    """Refuse a name that an option has twice: rows could not be told apart."""
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise DecoderError(f"{option} has {twice[0]!r} twice; give it once")
+
+
+def _refuse_without_effect(arguments: argparse.Namespace) -> None:
+    """Refuse options that what is run has no use for."""
+    given = "--plan" if arguments.rows is None else "--rows"
+    unused = {} if arguments.model is not None else dict(_OF_A_MODEL)
+    unused |= {} if arguments.rows is None else _OF_A_RUN
+    for name, default in unused.items():
+        if getattr(arguments, name) != default:
+            rest = "" if name in _OF_A_MODEL else " or --plan"
+            option = "--" + name.replace("_", "-")
+            raise DecoderError(f"{option} goes with --model{rest}; it has no effect with {given}")
 
 
 class Progress:

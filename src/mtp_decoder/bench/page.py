@@ -15,22 +15,24 @@ from mtp_decoder.bench.rows import Rows, Run
 from mtp_decoder.bench.showing import markdown, milliseconds, percent, shown, size, times, whole
 from mtp_decoder.bench.summary import (
     WIDEST,
+    WIDEST_OF_A_PHASE,
     Cell,
     Figure,
     acceptance,
+    beside,
     cells_of,
     limit,
     of,
     ours,
     plain_of,
-    ratio,
     reach,
     rewind_share,
     speed,
+    speed_beside,
     speed_up,
 )
-from mtp_decoder.bench.table import bound_of, sign_of, withheld
-from mtp_decoder.bench.targets import Target, targets_of
+from mtp_decoder.bench.table import bound_of, not_shown, sign_of, withheld
+from mtp_decoder.bench.targets import TRAINED, WIDE, Target, targets_of
 from mtp_decoder.errors import DecoderError
 
 PHASES = ("draft", "verify", "accept", "rewind")
@@ -42,6 +44,15 @@ million parameters takes two milliseconds a step, so that tenths of one are seen
 228 million takes a hundred times as long, and the last rows of the table say what is left of them
 there. A limit in which drafts cost nothing is out of reach of any decoder: a head is a layer, and the
 trained targets have four."""
+OF_TRAINED = """- The trained models have a million parameters. A pass over them is mostly the cost of starting small
+  operations; a pass over a real model is mostly reading weights, so that a few more positions cost
+  little. Speed-ups here say how near the decoder comes to the limit, not what a real model gains."""
+OF_WIDE = """- The random model's drafts are all but never accepted. It is there for what a rewind and its memory
+  cost at real widths, and for K=0. It has two value heads a key head, as Qwen3-Next has. A tape keeps
+  a key a key head and a value a value head, a snapshot a state a value head: with as many of one as of
+  the other the same snapshots would be some 88 tapes."""
+OF_CPU = """- MLX's CPU backend runs a recurrence as one operation after the other, a step a position;
+  on Metal, and with this decoder on CUDA, it is one kernel."""
 QUICK = """**Of a quick run**: few arms, few tokens. It shows that everything works; its figures mean
 little."""
 
@@ -50,17 +61,23 @@ def write_page(rows: Rows, file: Path) -> list[Path]:
     """Write the page, and its plot if a model was run at K=0 and two more; returns the files.
 
     Raises:
-        DecoderError: the run was not finished, or matplotlib is not installed.
+        DecoderError: the run was not finished, nothing was measured in it, matplotlib is not
+            installed, or the files cannot be written.
     """
     if not rows.complete:
         raise DecoderError("no page of a run that is not finished; --resume goes on with it")
+    if all(run.warm_up for run in rows.runs):
+        raise DecoderError("no page of a run in which nothing was measured; the table says why")
     plot = file.with_suffix(".svg")
-    file.parent.mkdir(parents=True, exist_ok=True)
     drawn = [plot] if panels_of(cells_of(rows)) else []
     text = page(rows, plot.name if drawn else "")
-    for path in drawn:
-        _whole(path, lambda at: draw(rows, at))
-    _whole(file, lambda at: at.write_text(text))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        for path in drawn:
+            _whole(path, lambda at: draw(rows, at))
+        _whole(file, lambda at: at.write_text(text, encoding="utf-8"))
+    except OSError as error:
+        raise DecoderError(f"cannot write {error.filename or file}: {error.strerror}") from error
     return [file, *drawn]
 
 
@@ -82,7 +99,7 @@ def page(rows: Rows, plot: str) -> str:
         _head(rows, plot),
         f"**Not run this time**: {left_out}." if left_out else "",
         QUICK if rows.header.quick else "",
-        _targets(targets_of(cells)),
+        _targets(targets_of(cells), explained=_is_ours_to_ship(rows)),
         _beside(rows, cells),
         *_models(cells),
         _experts(cells),
@@ -100,8 +117,7 @@ def _head(rows: Rows, plot: str) -> str:
     loads = [run.load for run in counted]
     return f"""# Benchmarks
 
-Written by `python -m mtp_decoder bench` from raw rows; not to be edited.
-`python3 noxfile.py -s bench -- --ship` runs everything again and replaces rows, page and plot. Speeds
+Written by `python -m mtp_decoder bench` from raw rows; not to be edited.{_again(rows)} Speeds
 are this one computer's; ratios within the run are what to look at.
 
 | | |
@@ -117,7 +133,8 @@ Arms that are compared take turns, forwards and backwards (A B C C B A), each tu
 that decodes the same prompt once to warm up. A figure is the median of the turns, with the least and
 the largest in brackets; a ratio is taken turn by turn. It is withheld (–) if a process failed, if
 drafts were never made or never rejected, if experts on disk were never read, or if the middle half of
-its runs spreads over more than {WIDEST:.0%} of the median; [what is withheld](#withheld) says why. A
+its runs spreads over more than {WIDEST:.0%} of the median, or {WIDEST_OF_A_PHASE:.0%} for times by phase;
+[what is withheld](#withheld) says why. A
 target is too close to call if its bound lies in that middle half.
 
 {f"![Speed-up against K, beside the limit]({plot})" if plot else "Too few depths for a plot."}
@@ -129,14 +146,24 @@ via Speculative Decoding" (ICML 2023), without its assumptions that drafts are a
 and that a pass over K + 1 positions costs what a step does."""
 
 
-def _targets(targets: Sequence[Target]) -> str:
+def _again(rows: Rows) -> str:
+    """How the page is made anew."""
+    if _is_ours_to_ship(rows):
+        return (
+            "\n`python3 noxfile.py -s bench -- --ship --fresh` runs everything again and replaces "
+            "rows, page and plot."
+        )
+    return "\nThe same with `--rows` and `--page` makes it again from the rows of a run."
+
+
+def _targets(targets: Sequence[Target], *, explained: bool) -> str:
     lines = [
         [
             target.what,
             target.where,
             shown(target.figure, percent if target.percent else times),
             "" if target.bound is None else f"{sign_of(target)} {bound_of(target)}",
-            f"**{target.verdict}**" if target.bound is not None else "",
+            _verdict(target),
         ]
         for target in targets
     ]
@@ -148,26 +175,26 @@ def _targets(targets: Sequence[Target]) -> str:
         "## Targets",
         "Ratios within this run.",
         markdown(head, lines),
-        MISSED if missed else "",
+        MISSED if missed and explained else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _verdict(target: Target) -> str:
+    """Also why a figure is withheld; nothing where there is no bound."""
+    why = f": {target.figure.withheld}" if target.figure.withheld else ""
+    return f"**{target.verdict}**{why}" if target.verdict else ""
 
 
 def _beside(rows: Rows, cells: Sequence[Cell]) -> str:
     """Other runtimes, and our arm of the same K in the same block."""
     lines: list[list[str]] = []
-    for cell in cells:
-        if cell.arm.runtime == OURS:
-            continue
-        for mine in ours(cells):
-            place = (mine.block, mine.workload, mine.arm.k, mine.arm.experts)
-            if place == (cell.block, cell.workload, cell.arm.k, cell.arm.experts):
-                shares = " ".join(f"{share:.0%}" for share in acceptance(cell)) if cell.runs else ""
-                theirs = ratio(mine, cell, lambda run, beside: run.speed / beside.speed)
-                same = _same_tokens(mine, cell)
-                speeds = [shown(speed(one), whole) for one in (cell, mine)]
-                names = [cell.block, cell.workload, str(cell.arm.k), cell.arm.runtime]
-                lines.append([*names, *speeds, shown(theirs, times), shares, same])
+    for cell, mine in beside(cells):
+        shares = " ".join(f"{share:.0%}" for share in acceptance(cell)) if cell.runs else ""
+        speeds = [shown(speed(one), whole) for one in (cell, mine)]
+        names = [cell.block, cell.workload, str(cell.arm.k), cell.arm.runtime]
+        theirs = shown(speed_beside(mine, cell), times)
+        lines.append([*names, *speeds, theirs, shares, _same_tokens(mine, cell)])
     text = "## Other runtimes\n\n"
     if lines:
         head = [
@@ -203,13 +230,20 @@ def _model(model: str, found: Sequence[Cell], cells: Sequence[Cell]) -> str:
     parts = [f"## {model}"]
     if accepted := _accepted(found):
         parts.append(accepted)
-    drafted = [cell for cell in found if cell.arm.k and plain_of(cell, cells) is not None]
-    places = {(cell.arm.experts, cell.workload): None for cell in drafted}
+    listed = _with_plain(found, cells)
+    places = {(cell.arm.experts, cell.workload): None for cell in listed}
     for experts, workload in places:
-        of_place = [c for c in drafted if (c.arm.experts, c.workload) == (experts, workload)]
+        of_place = [c for c in listed if (c.arm.experts, c.workload) == (experts, workload)]
         title = workload.capitalize() + (", experts on disk" if experts == DISK else "")
         parts.append(f"### {model}: {title}\n\n{_speeds(of_place, cells)}\n\n{_phases(of_place)}")
     return "\n\n".join(parts)
+
+
+def _with_plain(found: Sequence[Cell], cells: Sequence[Cell]) -> list[Cell]:
+    """Cells with drafts that have one without to be compared with, and those."""
+    drafted = [cell for cell in found if cell.arm.k and plain_of(cell, cells) is not None]
+    kept = {id(cell) for cell in drafted} | {id(plain_of(cell, cells)) for cell in drafted}
+    return [cell for cell in found if id(cell) in kept]
 
 
 def _accepted(cells: Sequence[Cell]) -> str:
@@ -247,38 +281,40 @@ def _speeds(cells: Sequence[Cell], every: Sequence[Cell]) -> str:
     for cell in sorted(cells, key=lambda c: (c.arm.k, cells.index(c))):
         plain = plain_of(cell, every)
         assert plain is not None
-        lines.append(
-            [
-                str(cell.arm.k),
-                cell.arm.strategy,
-                shown(speed(cell), whole),
-                shown(speed_up(cell, plain), times),
-                shown(limit(cell, plain), times),
-                shown(reach(cell, plain), percent),
-            ]
-        )
+        drafts = [speed_up(cell, plain), limit(cell, plain), reach(cell, plain)]
+        beside_plain = map(shown, drafts, (times, times, percent)) if cell.arm.k else ("", "", "")
+        lines.append([str(cell.arm.k), cell.arm.strategy, shown(speed(cell), whole), *beside_plain])
     head = ["K", "strategy", "tokens/s", "speed-up", "limit", "of the limit"]
     return markdown(head, lines)
 
 
 def _phases(cells: Sequence[Cell]) -> str:
-    """Milliseconds a round, by phase."""
+    """Milliseconds by phase."""
     lines: list[list[str]] = []
     for cell in sorted(cells, key=lambda c: (c.arm.k, cells.index(c))):
-        by_phase = [shown(_a_round(cell, phase), milliseconds) for phase in PHASES]
-        other = shown(of(cell, _outside, widest=10.0), milliseconds)
-        request = shown(of(cell, lambda run: run.seconds["rewind"], widest=0.5), milliseconds)
+        spent = [shown(figure, milliseconds) for _, figure in _times(cell)]
         share = shown(rewind_share(cell), percent)
-        lines.append([str(cell.arm.k), cell.arm.strategy, *by_phase, other, request, share])
-    head = [
-        *("K", "strategy", *(f"{phase} ms" for phase in PHASES), "outside ms"),
-        *("rewinds a request, ms", "rewind / verify"),
+        lines.append([str(cell.arm.k), cell.arm.strategy, *spent, share])
+    head = ["K", "strategy", *(name for name, _ in _times(cells[0])), "rewind / verify"]
+    text = "Time of a round by phase, and of all rewinds and of the prompt of a request:\n\n"
+    return text + markdown(head, lines)
+
+
+def _times(cell: Cell) -> list[tuple[str, Figure]]:
+    """Seconds of a round and of a request."""
+
+    def time(name: str, value: Callable[[Run], float]) -> tuple[str, Figure]:
+        return name, of(cell, value, WIDEST_OF_A_PHASE)
+
+    def a_round(phase: str) -> Callable[[Run], float]:
+        return lambda run: run.seconds[phase] / run.rounds
+
+    return [
+        *(time(f"{phase} ms", a_round(phase)) for phase in PHASES),
+        time("outside ms", _outside),
+        time("rewinds a request, ms", lambda run: run.seconds["rewind"]),
+        time("prompt ms", lambda run: run.seconds["prefill"]),
     ]
-    return "Time of a round by phase, and of all rewinds of a request:\n\n" + markdown(head, lines)
-
-
-def _a_round(cell: Cell, phase: str) -> Figure:
-    return of(cell, lambda run: run.seconds[phase] / run.rounds, widest=0.5)
 
 
 def _outside(run: Run) -> float:
@@ -312,7 +348,8 @@ def _experts(cells: Sequence[Cell]) -> str:
         *("bytes read", "bytes a token"),
     ]
     return (
-        "## Experts on disk\n\nOf one request, its prompt and the head's experts included. A rewind "
+        "## Experts on disk\n\nOf the first request that counts, which finds what a warm-up left in "
+        "the slots; its prompt and the head's experts are included. A rewind "
         "reads none; the strategies differ only if `replay` decodes again.\n\n"
         + markdown(head, lines)
     )
@@ -324,7 +361,7 @@ def _memory(cells: Sequence[Cell]) -> str:
     seen: set[Place] = set()
     for cell in ours(cells):
         at = (cell.model + cell.arm.experts, cell.arm.strategy, str(cell.arm.k))
-        if cell.withheld or not cell.arm.k or at in seen:
+        if cell.withheld or at in seen:
             continue
         seen.add(at)
         place = cell.model + (", experts on disk" if cell.arm.experts == DISK else "")
@@ -348,19 +385,23 @@ def _memory(cells: Sequence[Cell]) -> str:
 
 
 def _missing(cells: Sequence[Cell]) -> str:
-    lines = [f"- {line.removeprefix('withheld: ')}." for line in withheld(list(cells))]
-    return "## Withheld\n\n" + ("\n".join(lines) or "Nothing.")
+    lines = withheld(list(cells))
+    for cell in _with_plain(ours(cells), cells):
+        if not cell.withheld:
+            lines += not_shown(cell, _times(cell))
+    said = [f"- {line.removeprefix('withheld: ')}." for line in lines]
+    return "## Withheld\n\n" + ("\n".join(said) or "Nothing.")
 
 
 def _caveats(rows: Rows, cells: Sequence[Cell]) -> str:
     """What the figures do not say."""
-    streams: dict[tuple[str, str, int], set[str]] = {}
+    streams: dict[tuple[str, str, int, int], set[str]] = {}
     for cell in ours(cells):
         for run in cell.runs:
-            at = (cell.model, cell.workload, run.tokens)
+            at = (cell.model, cell.workload, run.prompt_tokens, run.tokens)
             streams.setdefault(at, set()).add(run.tokens_digest)
     differ = sorted(
-        {f"{model}, {name}" for (model, name, _), found in streams.items() if len(found) > 1}
+        {f"{model}, {name}" for (model, name, *_), found in streams.items() if len(found) > 1}
     )
     same = (
         "Whatever K, the strategy and the place of the experts, this decoder emitted the same tokens "
@@ -368,14 +409,17 @@ def _caveats(rows: Rows, cells: Sequence[Cell]) -> str:
         if not differ
         else f"Runs of this decoder emitted different tokens on: {'; '.join(differ)}."
     )
-    return f"""## Caveats
+    models = {cell.model for cell in cells}
+    lines = [
+        f"- {same}",
+        OF_TRAINED if models & set(TRAINED) else "",
+        OF_WIDE if WIDE in models else "",
+        OF_CPU if rows.header.machine["device"] == "cpu" else "",
+        "- Greedy decoding; ends of text are ignored, so that every run has its full length.",
+    ]
+    return "## Caveats\n\n" + "\n".join(line for line in lines if line)
 
-- {same}
-- The trained models have a million parameters. A pass over them is mostly the cost of starting small
-  operations; a pass over a real model is mostly reading weights, so that a few more positions cost
-  little. Speed-ups here say how near the decoder comes to the limit, not what a real model gains.
-- The random model's drafts are all but never accepted. It is there for what a rewind and its memory
-  cost at real widths, and for K=0.
-- MLX's {rows.header.machine["device"].upper()} backend runs a recurrence as one operation after the other, a step a position;
-  on a GPU it is one kernel.
-- Greedy decoding; ends of text are ignored, so that every run has its full length."""
+
+def _is_ours_to_ship(rows: Rows) -> bool:
+    """Whether the rows are of this project's own models alone, of which more can be said."""
+    return {run.model for run in rows.runs} <= {WIDE, *TRAINED}

@@ -84,6 +84,11 @@ class Block:
                 f"block {self.title}: a run needs 2 tokens or more, 1 repeat or more, and no less "
                 "than 0 tokens to warm up"
             )
+        if self.prompt_tokens is not None and self.prompt_tokens < 1:
+            raise DecoderError(f"block {self.title}: prompt_tokens must be 1 or more")
+        names = set(self.workloads)
+        if not names or len(names) < len(self.workloads):
+            raise DecoderError(f"block {self.title}: give every workload once, and at least one")
         if not self.arms or len(set(self.arms)) < len(self.arms):
             raise DecoderError(f"block {self.title}: give every arm once, and at least one")
         for arm in self.arms:
@@ -103,6 +108,10 @@ class Plan:
         device: `cpu` or `gpu`; None for MLX's default.
         quick: whether it was cut down to end soon; see `running.quick`.
         left_out: titles of blocks that are not run this time.
+        versions: of the peers, as they name them.
+
+    Raises:
+        DecoderError: two blocks have one title, by which rows name them, or a prompt is empty.
     """
 
     models: Mapping[str, Model]
@@ -113,6 +122,16 @@ class Plan:
     device: str | None = None
     quick: bool = False
     left_out: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        titles = [block.title for block in self.blocks]
+        if twice := [title for title in titles if titles.count(title) > 1]:
+            raise DecoderError(f"give every block a title of its own; two are {twice[0]!r}")
+        for model, texts in self.prompts.items():
+            for name, tokens in texts.items():
+                if not tokens:
+                    raise DecoderError(f"the prompt {name!r} has no token for {model}: write one")
 
     def digest(self) -> str:
         """A digest of all of it: rows of two plans do not belong together."""

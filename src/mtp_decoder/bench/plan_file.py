@@ -89,31 +89,38 @@ def read_plan(file: Path, encode: Encode) -> Plan:
         for name, content in document["models"].items()
     }
     blocks = tuple(_block(content, models, f"{file}: block") for content in document["blocks"])
-    titles = [block.title for block in blocks]
-    if len(set(titles)) < len(titles) or not titles:
-        raise DecoderError(f"{file}: give every block a title of its own, and at least one block")
-    texts = {name: _text(Path(at)) for name, at in document["prompts"].items()}
+    if not blocks:
+        raise DecoderError(f"{file}: give at least one block")
+    device = document.get("device")
+    if device not in (None, "cpu", "gpu"):
+        raise DecoderError(f"{file}: device is cpu or gpu, not {device!r}")
+    files = _strings(document["prompts"], f"{file}: prompts")
+    texts = {name: read_text(Path(at), "the prompt") for name, at in files.items()}
     used = {block.model: block for block in blocks}
     prompts = {name: _encoded(models[name], texts, encode) for name in used}
     for block in blocks:
         if missing := [name for name in block.workloads if name not in texts]:
             raise DecoderError(f"{file}: block {block.title}: no prompt {missing[0]!r}")
-    peers = cast("dict[str, str]", document.get("peers", {}))
-    return with_peers(Plan(models, prompts, blocks, peers, device=document.get("device")))
+    peers = _strings(document.get("peers", {}), f"{file}: peers")
+    return with_peers(Plan(models, prompts, blocks, peers, device=device))
 
 
 def with_peers(plan: Plan) -> Plan:
     """The plan with the runtimes that are installed; arms of the others are left out, and named."""
     named = {arm.runtime for block in plan.blocks for arm in block.arms} - {OURS, MLX_LM}
     absent: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in sorted(named):
         if name not in plan.peers:
             raise DecoderError(f"no command for {name}: name it under [peers]")
-        if why := _why_absent(plan.peers[name]):
+        why, said = _asked(plan.peers[name])
+        if why:
             absent[name] = why
+        else:
+            versions[name] = said.removeprefix(f"{name} ").replace(", ", " with ", 1)
     blocks = [_without(block, absent) for block in plan.blocks]
     kept = tuple(block for block in blocks if block is not None)
-    return replace(plan, blocks=kept, absent=absent)
+    return replace(plan, blocks=kept, absent=absent, versions=versions)
 
 
 def _without(block: Block, absent: dict[str, str]) -> Block | None:
@@ -123,8 +130,8 @@ def _without(block: Block, absent: dict[str, str]) -> Block | None:
     return replace(block, arms=arms)
 
 
-def _why_absent(command: str) -> str:
-    """Why a runtime cannot be run; empty if it can."""
+def _asked(command: str) -> tuple[str, str]:
+    """Why a runtime cannot be run, empty if it can, and the versions it names."""
     try:
         done = subprocess.run(
             [*shlex.split(command), "--versions"],
@@ -134,17 +141,37 @@ def _why_absent(command: str) -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return "not installed"
-    return "" if done.returncode == 0 else "cannot be imported"
+        return "not installed", ""
+    return "" if done.returncode == 0 else "cannot be imported", done.stdout.strip()
 
 
 def _document(file: Path) -> object:
     try:
-        return tomllib.loads(file.read_text())
-    except OSError as error:
-        raise DecoderError(f"cannot read the plan {file}: {error.strerror}") from error
+        return tomllib.loads(read_text(file, "the plan"))
     except tomllib.TOMLDecodeError as error:
         raise DecoderError(f"{file} is no TOML: {error}") from error
+
+
+def read_text(file: Path, what: str) -> str:
+    """A file of text, in UTF-8.
+
+    Raises:
+        DecoderError: it cannot be read, or is no text; says `what` it was to be.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DecoderError(f"cannot read {what} {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DecoderError(f"{what} {file} is no text in UTF-8: {error.reason}") from error
+
+
+def _strings(table: dict[str, Any], what: str) -> dict[str, str]:
+    """A table of strings."""
+    for name, value in table.items():
+        if not isinstance(value, str):
+            raise DecoderError(f"{what}: {name} is a str, not {value!r}")
+    return table
 
 
 def _table(content: object, keys: _Keys, what: str) -> dict[str, Any]:
@@ -191,13 +218,6 @@ def _other(name: object, what: str) -> Arm:
     if found is None:
         raise DecoderError(f"{what}: an arm beside ours is like 'mlx-lm K=0', not {name!r}")
     return Arm(found[1], int(found[2]), "")
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError as error:
-        raise DecoderError(f"cannot read the prompt {file}: {error.strerror}") from error
 
 
 def _encoded(model: Model, texts: dict[str, str], encode: Encode) -> dict[str, Sequence[int]]:

@@ -139,9 +139,11 @@ def read_rows(file: Path) -> Rows:
         DecoderError: no such file, not rows, rows of another schema, or a line is broken.
     """
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise DecoderError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DecoderError(f"{file} is no text; give a rows.jsonl of `bench`") from error
     rows: Rows | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         record = _record(file, number, line)

@@ -69,7 +69,9 @@ def launch(plan: Plan, job: Job) -> list[dict[str, Any]]:
         try:
             out, said = process.communicate(json.dumps(spec_of(plan, job)), timeout=HANGS_AFTER)
         except subprocess.TimeoutExpired:
-            raise LaunchError(f"no end after {HANGS_AFTER:.0f} s") from None
+            raise LaunchError(
+                f"no end after {HANGS_AFTER:.0f} s: give it fewer tokens, or a smaller model"
+            ) from None
         finally:
             _end(process)
     if process.returncode:
@@ -113,6 +115,8 @@ def records_of(plan: Plan, job: Job, start: Launch) -> list[Run | Failure]:
     due = [(name, repeat) for name in block.workloads for repeat in range(block.repeats)]
     if [(run.workload, run.repeat) for run in runs] != due:
         return [failed(f"gave {len(runs)} rows, not these: {due}")]
+    if short := [run for run in runs if run.tokens != block.tokens]:
+        return [failed(f"emitted {short[0].tokens} tokens, not {block.tokens}")]
     return list(runs)
 
 
@@ -139,11 +143,16 @@ def run_plan(
         DecoderError: there are rows already and neither was asked for, or they are finished, or
             another plan's or computer's.
     """
-    header = Header(plan.digest(), machine(plan.device), plan.absent, plan.quick, plan.left_out)
+    computer = machine(plan.device)
+    computer = {**computer, "versions": {**computer["versions"], **plan.versions}}
+    header = Header(plan.digest(), computer, plan.absent, plan.quick, plan.left_out)
     file = folder / ROWS
     kept = _kept(file, header, plan, resume=resume, fresh=fresh)
-    folder.mkdir(parents=True, exist_ok=True)
-    _replace(file, [header, *kept])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(file, [header, *kept])
+    except OSError as error:
+        raise DecoderError(f"cannot write {file}: {error.strerror}") from error
     done = {(record.block, record.turn) for record in kept}
     jobs = list(_left(plan.blocks, done))
     with file.open("a") as out:

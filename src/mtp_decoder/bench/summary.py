@@ -20,6 +20,8 @@ from mtp_decoder.bench.rows import Failure, Rows, Run
 
 WIDEST = 0.1
 """Widest spread, as a share of the median, at which a figure is shown."""
+WIDEST_OF_A_PHASE = 0.5
+"""The same of a time by phase, which is small and varies more."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,11 @@ def _reach(run: Run, beside: Run, *passes: str) -> float:
 
 def rewind_share(cell: Cell) -> Figure:
     """Time of the rewinds, as a share of the time of the verify passes."""
-    return of(cell, lambda run: run.seconds["rewind"] / run.seconds["verify"], widest=0.5)
+
+    def share(run: Run) -> float:
+        return run.seconds["rewind"] / run.seconds["verify"]
+
+    return of(cell, share, WIDEST_OF_A_PHASE)
 
 
 def plain_of(cell: Cell, cells: Sequence[Cell]) -> Cell | None:
@@ -211,3 +217,22 @@ def acceptance(cell: Cell) -> list[float]:
 def ours(cells: Sequence[Cell]) -> list[Cell]:
     """This decoder's."""
     return [cell for cell in cells if cell.arm.runtime == OURS]
+
+
+def beside(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Every cell of another runtime, with ours of the same K in the same block."""
+    return [
+        (cell, mine)
+        for cell in cells
+        for mine in ours(cells)
+        if cell.arm.runtime != OURS and _where(cell) == _where(mine)
+    ]
+
+
+def _where(cell: Cell) -> tuple[str, str, int, str]:
+    return cell.block, cell.workload, cell.arm.k, cell.arm.experts
+
+
+def speed_beside(mine: Cell, theirs: Cell) -> Figure:
+    """Our speed, in another runtime's."""
+    return ratio(mine, theirs, lambda run, other: run.speed / other.speed)

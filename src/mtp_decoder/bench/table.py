@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mtp_decoder.bench.rows import Rows
 from mtp_decoder.bench.showing import columns, percent, shown, times, whole
 from mtp_decoder.bench.summary import (
     Cell,
     Figure,
     acceptance,
+    beside,
     cells_of,
     limit,
     plain_of,
+    reach,
     rewind_share,
     speed,
+    speed_beside,
     speed_up,
 )
 from mtp_decoder.bench.targets import Target, targets_of
@@ -45,7 +50,8 @@ def _line(cell: Cell, cells: list[Cell]) -> list[str]:
 def _target(target: Target) -> str:
     figure = shown(target.figure, percent if target.percent else times)
     bound = "" if target.bound is None else f" {_sign(target)} {_bound(target)}: {target.verdict}"
-    return f"{target.what} ({target.where}): {figure}{bound}"
+    why = f" ({target.figure.withheld})" if target.figure.withheld else ""
+    return f"{target.what} ({target.where}): {figure}{bound}{why}"
 
 
 def _sign(target: Target) -> str:
@@ -58,16 +64,36 @@ def _bound(target: Target) -> str:
 
 
 def withheld(cells: list[Cell]) -> list[str]:
-    """One line a figure that is not shown, with the reason."""
+    """One line a reason why figures of a cell are not shown; a target's stands with the target."""
     found: list[str] = []
     for cell in cells:
-        plain = plain_of(cell, cells)
-        figures: list[tuple[str, Figure]] = [("tokens/s", speed(cell))]
-        if plain is not None and plain is not cell:
-            figures.append(("speed-up", speed_up(cell, plain)))
-        reasons = {figure.withheld: what for what, figure in reversed(figures) if figure.withheld}
-        where = ", ".join(part for part in (cell.block, str(cell.arm), cell.workload) if part)
-        found += [f"withheld: {where}: {what}: {reason}" for reason, what in reasons.items()]
+        found += not_shown(cell, _figures(cell, cells))
+    for theirs, mine in beside(cells):
+        if not (theirs.withheld or mine.withheld):
+            found += not_shown(mine, [(f"speed beside {theirs.arm}", speed_beside(mine, theirs))])
+    return found
+
+
+def not_shown(cell: Cell, figures: Sequence[tuple[str, Figure]]) -> list[str]:
+    """One line a reason, with the names of the figures that are withheld for it."""
+    reasons: dict[str, list[str]] = {}
+    for what, figure in figures:
+        if figure.withheld:
+            reasons.setdefault(figure.withheld, []).append(what)
+    where = ", ".join(part for part in (cell.block, str(cell.arm), cell.workload) if part)
+    return [f"withheld: {where}: {', '.join(names)}: {why}" for why, names in reasons.items()]
+
+
+def _figures(cell: Cell, cells: list[Cell]) -> list[tuple[str, Figure]]:
+    """What is shown of a cell, by name; where nothing is, its speed stands for all of it."""
+    plain = plain_of(cell, cells)
+    found = [("tokens/s", speed(cell))]
+    if cell.withheld or plain is None or plain is cell:
+        return found
+    found.append(("speed-up", speed_up(cell, plain)))
+    if cell.runs[0].seconds:
+        figures = (limit(cell, plain), reach(cell, plain), rewind_share(cell))
+        found += zip(("limit", "of the limit", "rewind/verify"), figures, strict=True)
     return found
 
 

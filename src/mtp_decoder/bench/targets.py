@@ -18,15 +18,17 @@ from mtp_decoder.bench.summary import (
     of,
     ours,
     plain_of,
-    ratio,
     reach,
     reach_of_verify,
     rewind_share,
+    speed_beside,
 )
 from mtp_decoder.rewind import Rewind
 
 WIDE = "hidden-1024"
 """The random model of hidden size 1024 and 12 layers, with 128 x 128 heads."""
+TRAINED = ("qwen3_5-bytes", "flash-next-bytes")
+"""The models of a million parameters in `reference_models/trained`."""
 PLAIN_SPEED = 0.98
 REWIND_SHARE = 0.03
 BYTES = 100.0
@@ -82,7 +84,7 @@ def _plain_speed(cells: Sequence[Cell]) -> list[Target]:
         for cell in ours(cells):
             place = (cell.block, cell.workload, cell.arm.k)
             if place == (theirs.block, theirs.workload, 0):
-                shown = ratio(cell, theirs, lambda run, beside: run.speed / beside.speed)
+                shown = speed_beside(cell, theirs)
                 where = f"{cell.model}, {cell.workload}"
                 what = "K=0, speed beside mlx-lm's `generate_step`"
                 found.append(Target(what, where, shown, PLAIN_SPEED))

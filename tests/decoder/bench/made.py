@@ -45,7 +45,8 @@ def plan_of(*arms: Arm, title: str = "b", **sizes: Any) -> Plan:
 def measured(job: Job) -> dict[str, Any]:
     """What a process would say of a job."""
     left_out = ("block", "model", "turn", "warm_up", "arm", "k", "strategy", "experts", "load")
-    return {name: value for name, value in asdict(run(job.arm)).items() if name not in left_out}
+    said = asdict(run(job.arm, tokens=job.block.tokens))
+    return {name: value for name, value in said.items() if name not in left_out}
 
 
 class Watching:

@@ -90,6 +90,9 @@ def test_blocks(bench: Bench, checkpoint: Callable[..., Path], tmp_path: Path) -
         (("--prompt", "code"), "--prompt is NAME=FILE, not 'code'"),
         (("--prompt", "code=/no/such"), "cannot read the prompt /no/such: No such file"),
         (("--passes", "3"), "passes must be 2, 4, 6"),
+        (("--rewind", "tape,tape"), "--rewind has 'tape' twice"),
+        (("--num-draft-tokens", "0,2,2"), "--num-draft-tokens has 2 twice"),
+        (("--prompt", f"a={__file__}", "--prompt", f"a={__file__}"), "--prompt has 'a' twice"),
     ],
 )
 def test_refuses(
@@ -151,3 +154,36 @@ def test_interrupted(
     monkeypatch.setattr("tests.decoder.bench.test_command.measured", whole)
     assert bench("--model", folder, "--quiet", "--resume")[0] == 0
     assert read_rows(tmp_path / "out" / "rows.jsonl").complete
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--plan", "p", "--max-tokens", "9"), "--max-tokens goes with --model; it has no effect"),
+        (("--plan", "p", "--prompt", "a=b"), "--prompt goes with --model; it has no effect"),
+        (("--rows", "r", "--passes", "4"), "it has no effect with --rows"),
+        (("--rows", "r", "--quick"), "--quick goes with --model or --plan; it has no effect"),
+    ],
+)
+def test_refuses_options_without_effect(
+    bench: Bench, options: tuple[str, ...], message: str
+) -> None:
+    """A plan and rows say themselves what an option would; it is not passed over."""
+    code, out, err = bench(*options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_json_of_rows_that_are_there(
+    bench: Bench,
+    checkpoint: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Failures are among them, as they were when it ran; a page is not made of failures alone."""
+    monkeypatch.setattr("tests.decoder.bench.test_command.measured", lambda _: {"tempo": 3})
+    _, first, _ = bench("--model", str(checkpoint("gdn")), "--num-draft-tokens", "2", "--json")
+    file = str(tmp_path / "out" / "rows.jsonl")
+    code, again, _ = bench("--rows", file, "--json")
+    assert (code, again, again.count("failure")) == (1, first, 3)
+    assert "nothing was measured" in bench("--rows", file, "--page", str(tmp_path / "p.md"))[2]

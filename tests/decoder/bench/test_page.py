@@ -13,6 +13,7 @@ from mtp_decoder.bench.plot import panels_of, points
 from mtp_decoder.bench.rows import Header, Rows
 from mtp_decoder.bench.summary import cells_of
 from mtp_decoder.bench.table import table
+from mtp_decoder.bench.targets import TRAINED, WIDE
 from tests.decoder.bench.made import DEEP, MACHINE, PLAIN, STOCK, rows_of, run
 
 READ = {
@@ -47,7 +48,8 @@ def test_computer_and_versions(rows: Rows) -> None:
         "| K=0, speed beside mlx-lm's `generate_step` | m, code | 99.0% | ≥ 98% | **met** |",
         "| b | code | 0 | mlx-lm | 100 | 99 | 0.99 |  | yes |",
         "| 2 | tape | 125 | 1.26 | 1.68 | 75.0% |",
-        "| 2 | tape | 2.00 | 10.00 | 0.40 | 0.60 | 3.00 | 30.00 | 6.0% |",
+        "| 0 | tape | 99 |  |  |  |",
+        "| 2 | tape | 2.00 | 10.00 | 0.40 | 0.60 | 3.00 | 30.00 | 9000.00 | 6.0% |",
         "| code | 3 | 80% | 20% | 8% | 2.08 |",
         "| m | code | 2 | tape | 3 x 1.0 KiB | 100 | 60% | 40 | 4.0 KiB | 41 B |",
         "| m | 2 | tape | 300 B | 100 B | 1.0 MiB | 2.0 MiB |",
@@ -74,6 +76,24 @@ def test_withheld() -> None:
     assert f"withheld: {reason}" in table(rows).splitlines()
 
 
+def test_every_reason() -> None:
+    """Whatever is a dash has its reason: a ratio of two cells, a time by phase, a target."""
+    late = {"prefill": 9.0, "draft": 0.1, "verify": 0.5, "accept": 0.02, "rewind": 0.1}
+    peer, spreads = Arm("abacus-lm", 0, ""), "the middle half of its runs spreads over"
+    runs = [run(arm, 0, 0.87) for arm in (STOCK, peer)] + [run(arm, 1) for arm in (STOCK, peer)]
+    runs += [run(PLAIN), run(PLAIN, 1, 0.87), run(DEEP, 0, 0.8)]
+    rows = rows_of([*runs, replace(run(DEEP, 1, 0.8), seconds=late)])
+    text = page(rows, "")
+    for reason in (
+        f"- b, mtp-decoder K=0 tape, code: speed beside abacus-lm K=0: {spreads} 14%.",
+        f"- b, mtp-decoder K=2 tape, code: rewind/verify: {spreads} 54%.",
+        f"- b, mtp-decoder K=2 tape, code: rewind ms, rewinds a request, ms: {spreads} 54%.",
+    ):
+        assert reason in text.splitlines()
+    assert f"| ≥ 98% | **withheld**: {spreads} 14% |" in text
+    assert f"≥ 98%: withheld ({spreads} 14%)" in table(rows)
+
+
 def test_what_is_not_there(rows: Rows) -> None:
     """Runtimes that could not be run are named, with the reason."""
     absent = replace(rows, header=Header("p", MACHINE, {"abacus-lm": "not installed"}))
@@ -81,11 +101,30 @@ def test_what_is_not_there(rows: Rows) -> None:
 
 
 def test_a_target_that_is_missed(rows: Rows) -> None:
-    """The page says so, and why."""
-    assert "this is why" not in page(rows_of(RUNS[:4]), "p.svg")
-    text = page(rows, "p.svg")
+    """The page says so, and of the project's own models why."""
+    own = replace(rows, runs=[replace(one, model=TRAINED[0]) for one in rows.runs])
+    assert "this is why" not in page(replace(own, runs=own.runs[:4]), "p.svg")
+    text = page(own, "p.svg")
     assert "| ≥ 90% | **missed** |" in text
     assert "Where a target is missed, this is why." in text
+    assert "this is why" not in page(rows, "p.svg")
+
+
+@pytest.mark.parametrize("model", [*TRAINED, WIDE])
+def test_of_models(rows: Rows, model: str) -> None:
+    """What is said of the project's own models stands on no page without them."""
+    said = {WIDE: "The random model's drafts"}.get(model, "The trained models have")
+    own = replace(rows, runs=[replace(one, model=model) for one in rows.runs])
+    for words in (said, "noxfile.py -s bench -- --ship --fresh"):
+        assert words in page(own, "")
+        assert words not in page(rows, "")
+
+
+def test_of_a_gpu(rows: Rows) -> None:
+    """What is said of the CPU backend is not said of another."""
+    header = Header("p", {**MACHINE, "device": "gpu"})
+    assert "CPU backend runs a recurrence" in page(rows, "")
+    assert "backend runs a recurrence" not in page(replace(rows, header=header), "")
 
 
 def test_tokens_that_differ(rows: Rows) -> None:
@@ -93,6 +132,12 @@ def test_tokens_that_differ(rows: Rows) -> None:
     assert "emitted the same tokens" in page(rows, "p.svg")
     rows.runs.append(run(DEEP, 2, 0.8, tokens_digest="other"))
     assert "emitted different tokens on: m, code" in page(rows, "p.svg")
+
+
+def test_prompts_of_two_lengths(rows: Rows) -> None:
+    """Tokens after another prompt are no other tokens of the same."""
+    rows.runs.append(run(DEEP, 2, 0.8, tokens_digest="other", prompt_tokens=5))
+    assert "emitted the same tokens" in page(rows, "p.svg")
 
 
 def test_quick(rows: Rows) -> None:
@@ -155,3 +200,8 @@ def test_refuses(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DecoderError, match="needs matplotlib: pip install"):
         write_page(rows, tmp_path / "b.md")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DecoderError, match=r"cannot write .*file"):
+        write_page(rows_of(RUNS[:2] + RUNS[5:7]), tmp_path / "file" / "b.md")
+    with pytest.raises(DecoderError, match="nothing was measured"):
+        write_page(rows_of([]), tmp_path / "b.md")

@@ -1,5 +1,6 @@
 """Plan: which processes there are, in which order."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ def test_arms_take_turns() -> None:
         ({"passes": 0}, "passes must be 2, 4, 6"),
         ({"tokens": 1}, "2 tokens or more"),
         ({"repeats": 0}, "1 repeat or more"),
+        ({"prompt_tokens": 0}, "prompt_tokens must be 1 or more"),
     ],
 )
 def test_refuses_sizes(sizes: dict[str, Any], message: str) -> None:
@@ -72,3 +74,19 @@ def test_digest() -> None:
     digests = {plan_of(PLAIN).digest(), plan_of(DEEP).digest(), plan_of(PLAIN, tokens=9).digest()}
     assert len(digests) == 3
     assert plan_of(PLAIN).digest() in digests
+
+
+def test_refuses_what_rows_cannot_tell_apart() -> None:
+    """Rows name a block by its title and a prompt by its name; each is there once."""
+    block = plan_of(PLAIN).blocks[0]
+    with pytest.raises(DecoderError, match="a title of its own; two are 'b'"):
+        replace(plan_of(PLAIN), blocks=(block, block))
+    for workloads in ((), ("code", "code")):
+        with pytest.raises(DecoderError, match="give every workload once, and at least one"):
+            replace(block, workloads=workloads)
+
+
+def test_refuses_an_empty_prompt() -> None:
+    """It is said before anything runs, with the prompt's name."""
+    with pytest.raises(DecoderError, match="the prompt 'code' has no token for m"):
+        replace(plan_of(PLAIN), prompts={"m": {"code": []}})

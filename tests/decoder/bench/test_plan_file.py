@@ -18,7 +18,7 @@ folder = "some/folder"
 loader = "a.b:read"
 expert_budget = 4096
 [peers]
-there = "{python} -c pass"
+there = "{python} -c 'print(\\"there 3.1, mlx 0.32.4\\")'"
 broken = "{python} -c 1/0"
 gone = "/no/such/python"
 [[blocks]]
@@ -67,6 +67,7 @@ def test_a_plan(tmp_path: Path, text: str) -> None:
     sizes = (block.passes, block.tokens, block.warm_up, block.repeats, block.prompt_tokens)
     assert sizes == (4, 20, 5, 3, 2)
     assert plan.absent == {"broken": "cannot be imported", "gone": "not installed"}
+    assert plan.versions == {"there": "3.1 with mlx 0.32.4"}
     assert plan.prompts == {"tiny": {"code": [*b"fdef"]}}
     assert (plan.device, plan.models["tiny"].expert_budget) == ("cpu", 4096)
 
@@ -88,6 +89,9 @@ def test_a_plan(tmp_path: Path, text: str) -> None:
         ("code.txt", "song.txt", "cannot read the prompt .*song.txt: No such file"),
         ("[prompts]", "[prompts", "is no TOML"),
         ("[[blocks]]", "[blocks]", "blocks is a list"),
+        ('device = "cpu"', 'device = "tpu"', "device is cpu or gpu, not 'tpu'"),
+        ("[models.tiny]", "prose = 3\n[models.tiny]", "prompts: prose is a str, not 3"),
+        ("[peers]", "[peers]\nother = 3", "peers: other is a str, not 3"),
     ],
 )
 def test_refuses(tmp_path: Path, text: str, old: str, new: str, message: str) -> None:
@@ -107,3 +111,18 @@ def test_no_file(tmp_path: Path) -> None:
     """A plan that is not there is named."""
     with pytest.raises(DecoderError, match=r"cannot read the plan .*plan\.toml"):
         read_plan(tmp_path / "plan.toml", _encode)
+
+
+def test_files_that_are_no_text(tmp_path: Path, text: str) -> None:
+    """A prompt or plan that is none in UTF-8 is named."""
+    (tmp_path / "code.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DecoderError, match=r"the prompt .*code\.txt is no text in UTF-8"):
+        _read(tmp_path, text)
+    with pytest.raises(DecoderError, match=r"the plan .*code\.txt is no text in UTF-8"):
+        read_plan(tmp_path / "code.txt", _encode)
+
+
+def test_no_block(tmp_path: Path) -> None:
+    """A plan without a block runs nothing, and is refused."""
+    with pytest.raises(DecoderError, match="give at least one block"):
+        _read(tmp_path, "blocks = []\n[prompts]\n[models]\n")

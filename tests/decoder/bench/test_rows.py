@@ -64,3 +64,11 @@ def test_no_such_file(tmp_path: Path) -> None:
     """So is one that is not there."""
     with pytest.raises(DecoderError, match="No such file"):
         read_rows(tmp_path / "rows.jsonl")
+
+
+def test_no_text(tmp_path: Path) -> None:
+    """So is one that is no text, such as weights."""
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"\xff\x00")
+    with pytest.raises(DecoderError, match="is no text; give a rows"):
+        read_rows(file)

@@ -66,6 +66,7 @@ def _fails(_: Plan, job: Job) -> list[dict[str, Any]]:
         (lambda plan, job: [], "gave 0 rows"),
         (lambda plan, job: [{**measured(job), "workload": "song"}], "gave 1 rows"),
         (lambda plan, job: [{**measured(job), "tempo": 3}], "printed other fields"),
+        (lambda plan, job: [{**measured(job), "tokens": 7}], "emitted 7 tokens, not 192"),
     ],
 )
 def test_a_process_that_fails(tmp_path: Path, start: Start, message: str) -> None:
@@ -195,3 +196,17 @@ def test_a_runtime_that_is_not_there() -> None:
     plan = replace(plan_of(Arm("peer", 0, "")), peers={"peer": "/no/such/python x.py"})
     with pytest.raises(LaunchError, match="cannot start /no/such/python"):
         launch(plan, jobs_of(plan.blocks[0])[1])
+
+
+def test_versions_of_other_runtimes(tmp_path: Path) -> None:
+    """What they say of themselves stands with ours."""
+    rows = _run(tmp_path, plan=replace(PLAN, versions={"peer": "3.1"}))
+    assert {"mlx", "mlx-lm", "peer"} <= set(rows.header.machine["versions"])
+    assert rows.header.machine["versions"]["peer"] == "3.1"
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """It is said before anything runs."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DecoderError, match=r"cannot write .*rows\.jsonl: Not a directory"):
+        _run(tmp_path / "file" / "folder")
