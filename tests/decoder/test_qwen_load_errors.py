@@ -79,14 +79,22 @@ def test_truncated_weights(folder: Path) -> None:
 
 
 def test_another_size(folder: Path) -> None:
-    """Weights that do not fit the config are reported as what mlx-lm says of them."""
+    """Weights that do not fit the config are named, with both shapes."""
     config = json.loads((folder / "config.json").read_text())
     config["text_config"]["hidden_size"] = 64
     _edit_config(folder, text_config=config["text_config"])
-    _refused(folder, r"mlx-lm cannot load .*shape")
+    _refused(folder, r"embed_tokens\.weight is \(260, 32\), the config says \(260, 64\)$")
 
 
 def test_an_incomplete_config(folder: Path) -> None:
-    """A config without the text model's part is reported too."""
+    """A config without the text model's part is another model's: some tensors are named."""
     _edit_config(folder, text_config={})
-    _refused(folder, "mlx-lm cannot load")
+    _refused(folder, r"it lacks model\.layers\.2\..* tensors\), and has model\.layers\.5\.")
+
+
+@pytest.mark.parametrize("field", [{"num_attention_heads": 0}, {"hidden_size": "x"}])
+def test_a_config_of_nonsense(folder: Path, field: dict[str, Any]) -> None:
+    """What mlx-lm ends in with such fields is passed on in a line."""
+    config = json.loads((folder / "config.json").read_text())
+    _edit_config(folder, text_config={**config["text_config"], **field})
+    _refused(folder, r"mlx-lm cannot load it: [^\n]+$")

@@ -132,6 +132,49 @@ def _moved_in_index(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps(index))
 
 
+def _drop_last_layer(tensors: Tensors) -> None:
+    for name in [name for name in tensors if ".layers.3." in name]:
+        del tensors[name]
+
+
+def _one_more(tensors: Tensors) -> None:
+    tensors["lm_head.bias"] = mx.zeros(260, mx.bfloat16)
+
+
+def _narrow_scales(folder: Path) -> Path:
+    def cut(tensors: Tensors) -> None:
+        name = next(name for name in tensors if name.endswith("lm_head.scales"))
+        tensors[name] = mx.contiguous(tensors[name][:-1])
+
+    return edited(converted(QWEN, folder, 4), cut)
+
+
+def _quantised_in_secret(folder: Path) -> Path:
+    file = converted(QWEN, folder, 4) / "config.json"
+    config = json.loads(file.read_text())
+    found = {name: value for name, value in config.items() if not name.startswith("quantization")}
+    file.write_text(json.dumps(found))
+    return folder
+
+
+def _trunk_twice(folder: Path) -> Path:
+    tensors = tensors_of(copied(QWEN, folder) / "model.safetensors")[0]
+    trunk = {name: array for name, array in tensors.items() if not is_head(name)}
+    mx.save_safetensors(str(folder / "model-old.safetensors"), trunk)
+    return folder
+
+
+def _pointer(folder: Path) -> Path:
+    text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 2091464\n"
+    (copied(QWEN, folder) / "model.safetensors").write_text(text)
+    return folder
+
+
+def _dangling(folder: Path) -> Path:
+    (copied(QWEN, folder) / "mtp.safetensors").symlink_to("../blobs/nowhere")
+    return folder
+
+
 BROKEN = {
     "half a head": Broken(
         _without("fc.weight", "q_proj.weight"),
@@ -148,7 +191,32 @@ BROKEN = {
         _narrow("mtp.fc.weight"), r"mtp\.fc\.weight is \(128, 255\), the config says \(128, 256\)"
     ),
     "odd scales": Broken(_odd_scales, r"mtp\.fc is no quantised matrix of 256 columns"),
-    "a narrow trunk": Broken(_narrow("lm_head.weight"), r"mlx-lm cannot load .*lm_head\.weight"),
+    "a narrow trunk": Broken(
+        _narrow("lm_head.weight"),
+        r": lm_head\.weight is \(260, 127\), the config says \(260, 128\)",
+    ),
+    "a trunk cut short": Broken(
+        _plain(_drop_last_layer),
+        r": it lacks model\.layers\.3\..* and 8 more \(11 of its 56 tensors\); fetch or",
+    ),
+    "a trunk with more than its config": Broken(
+        _plain(_one_more), r": it has lm_head\.bias, which the config has no place for; fetch"
+    ),
+    "a narrow quantised trunk": Broken(
+        _narrow_scales,
+        r": lm_head\.weight is \(260, 16\), its scales \(259, 2\): no quantised matrix of",
+    ),
+    "quantised, and the config does not say so": Broken(
+        _quantised_in_secret, r"its tensors are quantised, and config\.json has no .quantization."
+    ),
+    "a trunk twice": Broken(
+        _trunk_twice,
+        r"has \S+ twice, in model-old\.safetensors and in model\.safetensors: two conversions",
+    ),
+    "a pointer": Broken(_pointer, r"model\.safetensors is a Git LFS pointer .*git lfs pull"),
+    "a dangling link": Broken(
+        _dangling, r"mtp\.safetensors cannot be read: No such file or directory"
+    ),
     "a doubled shift": Broken(
         doubled,
         r"the norm weights contradict each other: convolutions are stored channels first, as "

@@ -17,7 +17,7 @@ from mtp_conformance import probe
 from mtp_conformance.commands import gate
 from mtp_conformance.report import Report, read_report
 from reference_models.checkpoint import write_zoo
-from tests.gate.folders import QWEN, converted, copied, in_mlx_layout, sharded
+from tests.gate.folders import QWEN, converted, copied, in_mlx_layout, sharded, with_fused_experts
 from tests.harness.command_line import run
 
 SHORT = [100, 101, 102, 32, 114, 101, 97, 100, 40, 115, 101]
@@ -57,6 +57,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         "4-bit-sharded": lambda folder: sharded(converted(QWEN, folder, 4, head_bits=4)),
         "qwen3_5_moe": partial(write_zoo, "gdn-moe"),
         "qwen3_next": partial(write_zoo, "gdn-next"),
+        "qwen3_next-fused": lambda folder: with_fused_experts(write_zoo("gdn-next", folder)),
     }
     return cache(lambda name: make[name](root / name))
 

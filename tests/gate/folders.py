@@ -103,3 +103,25 @@ def in_mlx_layout(source: Path, folder: Path) -> Path:
                 tensors[name] = array + 1.0
 
     return edited(copied(source, folder), convert)
+
+
+def with_fused_experts(folder: Path) -> Path:
+    """A folder's experts, stored one by one, as Hugging Face's fused tensors."""
+
+    def fuse(tensors: Tensors) -> None:
+        for first in [name for name in tensors if name.endswith(".experts.0.up_proj.weight")]:
+            before = first.removesuffix("0.up_proj.weight")
+            stacks = {
+                part: mx.stack(_taken(tensors, before, part))
+                for part in ("gate_proj", "up_proj", "down_proj")
+            }
+            both = [stacks["gate_proj"], stacks["up_proj"]]
+            tensors[f"{before}gate_up_proj"] = mx.concatenate(both, axis=1)
+            tensors[f"{before}down_proj"] = stacks["down_proj"]
+
+    return edited(folder, fuse)
+
+
+def _taken(tensors: Tensors, before: str, part: str) -> list[mx.array]:
+    count = sum(name.startswith(before) and name.endswith(f"{part}.weight") for name in tensors)
+    return [tensors.pop(f"{before}{expert}.{part}.weight") for expert in range(count)]

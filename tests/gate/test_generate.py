@@ -31,12 +31,15 @@ def test_same_tokens(
     assert _tokens(capsys, path, 3) == _tokens(capsys, path, 0)
 
 
-@pytest.mark.parametrize("name", ["sharded", "mlx-layout"])
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [("sharded", "plain"), ("mlx-layout", "plain"), ("qwen3_next-fused", "qwen3_next")],
+)
 def test_same_model(
-    capsys: pytest.CaptureFixture[str], folders: Callable[[str], Path], name: str
+    capsys: pytest.CaptureFixture[str], folders: Callable[[str], Path], name: str, same: str
 ) -> None:
-    """In shards and in mlx's layout it is the model it was."""
-    tokens = (_tokens(capsys, folders(folder), 2) for folder in (name, "plain"))
+    """In shards, in mlx's layout and with fused experts it is the model it was."""
+    tokens = (_tokens(capsys, folders(folder), 2) for folder in (name, same))
     assert next(tokens) == next(tokens)
 
 

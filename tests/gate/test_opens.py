@@ -18,6 +18,7 @@ FOLDERS = {
     "4-bit-sharded": f"3 files, 4 bits in groups of 64, {BESIDE} one",
     "qwen3_5_moe": f"qwen3_5_moe, logits in float32 weights 1 file, {PLAIN}",
     "qwen3_next": f"qwen3_next, logits in float32 weights 1 file, {PLAIN}",
+    "qwen3_next-fused": f"qwen3_next, logits in float32 weights 1 file, {PLAIN}",
 }
 """What is opened, and what is said of it."""
 

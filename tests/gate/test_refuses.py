@@ -78,7 +78,7 @@ def test_the_option_settles_it(
     ("options", "said"),
     [
         ((*ALONE, "--row-exact"), r"--row-exact: builtin has no row-exact mode; leave it out"),
-        (("--k", "65"), r"--k 65: builtin drafts at most 64 tokens"),
+        (("--k", "65", "--max-tokens", "12"), r"--k 65: builtin drafts at most 64 tokens"),
         (("--max-tokens", "5"), r"--max-tokens 5: give 6 or more"),
         (("--strategy", "magic"), r"--strategy magic: builtin has tape, rerun, snapshot, replay"),
         (("--prompts", "nowhere.txt"), r"--prompts nowhere\.txt: .*No such file"),
@@ -87,9 +87,8 @@ def test_the_option_settles_it(
 )
 def test_options(gated: Gate, options: tuple[str, ...], said: str) -> None:
     """An option that cannot be used is refused before anything is judged, and says what can."""
-    usual = {"max-tokens": "80"} if "65" in options else {}
     with pytest.raises(UsageError, match=said):
-        gated(QWEN, *options, **usual)
+        gated(QWEN, *options)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +124,33 @@ def test_no_folder(tmp_path: Path, gated: Gate) -> None:
     """A folder that is not there, or a file, is no model."""
     with pytest.raises(UsageError, match=r"nowhere is no folder; give a checkpoint folder"):
         gated(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("config", ['{"model_type": "llama"}', "{}"])
+def test_another_family(tmp_path: Path, gated: Gate, config: str) -> None:
+    """A family that nothing here decodes is named beside those that are."""
+    folder = copied(QWEN, tmp_path / "folder")
+    (folder / "config.json").write_text(config)
+    said = r"model_type '(llama|None)' is none of qwen3_5, .*, qwen4_exp; .*--runtime package"
+    with pytest.raises(UsageError, match=said):
+        gated(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (None, r"has no config\.json; give a checkpoint folder$"),
+        ("{", r"config\.json is not JSON: [^;]*$"),
+    ],
+)
+def test_no_config(tmp_path: Path, gated: Gate, config: str | None, said: str) -> None:
+    """A folder that is no model is told so, and not to go on without a tokenizer."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    if config is not None:
+        (folder / "config.json").write_text(config)
+    with pytest.raises(UsageError, match=said):
+        gated(folder, prompts=None)
 
 
 def test_no_such_runtime(gated: Gate) -> None:

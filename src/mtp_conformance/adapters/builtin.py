@@ -50,6 +50,8 @@ _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16}
 _MLX_LM = tuple(f"{n}+mlx-lm" for n, c in ZOO.items() if c.model_type.startswith("qwen3"))
 _TRAINED = shipped()
 _TRAINED_MLX_LM = tuple(f"{n}+mlx-lm" for n in _TRAINED if n.startswith("qwen3"))
+_REFERENCE = tuple(sorted({c.model_type for c in ZOO.values()} - {*FAMILIES}))
+"""Families that the reference classes alone decode."""
 _EXPERTS = tuple(name for name, config in ZOO.items() if config.num_experts)
 _STORE_COUNTS = ("requests", "hits", "reads", "bytes_read")
 
@@ -453,6 +455,12 @@ def load_folder(
         family = str(read_config(checkpoint).get("model_type"))
         if family in FAMILIES:
             target, head, facts = _with_mlx_lm(checkpoint, norms, head_norms)
+        elif family not in _REFERENCE:
+            known = ", ".join((*FAMILIES, *_REFERENCE))
+            raise UsageError(
+                f"{checkpoint}: model_type {family!r} is none of {known}; other models need a "
+                "runtime of their own: --runtime package.module:function, or --runtime-cmd"
+            )
         else:
             target, head = checkpoints.read(checkpoint)
             facts = {"family": family, "classes": "the reference models' classes"}

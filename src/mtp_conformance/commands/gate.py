@@ -95,12 +95,6 @@ def _depths(text: str) -> tuple[int, ...]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hold the folder to the claims; returns the exit code above."""
-    least = max(arguments.k) + _BEYOND_K
-    if arguments.max_tokens < least:
-        raise UsageError(
-            f"--max-tokens {arguments.max_tokens}: give {least} or more, so that drafts of every "
-            f"K are accepted and rejected"
-        )
     if not arguments.model.is_dir():
         raise UsageError(f"--model {arguments.model} is no folder; give a checkpoint folder")
     _set_device(arguments)
@@ -206,6 +200,12 @@ class _Gate:
         if given.strategy and given.strategy not in card.strategies:
             known = ", ".join(card.strategies)
             raise UsageError(f"--strategy {given.strategy}: {card.name} has {known}")
+        least = max(given.k) + _BEYOND_K
+        if given.max_tokens < least:
+            raise UsageError(
+                f"--max-tokens {given.max_tokens}: give {least} or more, so that drafts of every "
+                f"K are accepted and rejected"
+            )
 
     def _prompts(self) -> list[Prompt]:
         from mtp_conformance.gate.prompts import built_in, read_prompts

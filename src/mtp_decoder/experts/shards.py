@@ -29,6 +29,8 @@ DTYPES = {
     "U8": mx.uint8,
 }
 _LENGTH = 8
+_POINTER = b"version "
+"""How the few lines begin that Git LFS leaves where a file was not fetched."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,17 @@ def read_header(number: int, path: Path) -> dict[str, Stored]:
     Raises:
         CheckpointError: it is no safetensors file, or shorter than its header says.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(_LENGTH), "little")
+    try:
+        size, file = path.stat().st_size, path.open("rb")
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    with file:
+        first = file.read(_LENGTH)
+        if first == _POINTER:
+            raise CheckpointError(
+                f"{path} is a Git LFS pointer in place of the weights: fetch them (git lfs pull)"
+            )
+        length = int.from_bytes(first, "little")
         if size < _LENGTH or length > size - _LENGTH:
             raise CheckpointError(f"{path} is no whole safetensors file: its header is cut short")
         try:

@@ -18,6 +18,9 @@ import mlx.core as mx
 from mtp_decoder.errors import CheckpointError
 from mtp_decoder.experts.shards import INDEX, Stored, read_header
 
+_TRUNK = "model"
+"""What mlx-lm's files begin with: it loads all of those, in no order."""
+
 
 @dataclass(frozen=True)
 class Files:
@@ -34,16 +37,27 @@ class Files:
     formats: tuple[str, ...]
 
     def load(self, names: Iterable[str]) -> dict[str, mx.array]:
-        """These tensors, read from disk when they are used."""
+        """These tensors, read from disk when they are used.
+
+        Raises:
+            CheckpointError: mlx cannot read a file, of a type it does not have, say.
+        """
         wanted = list(names)
         opened: dict[int, dict[str, mx.array]] = {}
         for number in sorted({self.tensors[name].file for name in wanted}):
-            opened[number] = cast("dict[str, mx.array]", mx.load(str(self.paths[number])))
+            opened[number] = _opened(self.paths[number])
         return {name: opened[self.tensors[name].file][name] for name in wanted}
 
     def holding(self, names: Iterable[str]) -> tuple[int, ...]:
         """The numbers of the files that hold these tensors."""
         return tuple(sorted({self.tensors[name].file for name in names}))
+
+
+def _opened(path: Path) -> dict[str, mx.array]:
+    try:
+        return cast("dict[str, mx.array]", mx.load(str(path)))
+    except (RuntimeError, ValueError) as error:
+        raise CheckpointError(f"mlx cannot read {path}: {error}") from error
 
 
 def is_head(name: str) -> bool:
@@ -56,7 +70,7 @@ def read_files(folder: Path) -> Files:
 
     Raises:
         CheckpointError: there is no weight, a file is cut short or no safetensors file, the index
-            cannot be read or names what is not there, or a tensor of the head is in two files.
+            cannot be read or names what is not there, or a tensor is in two files.
     """
     if not list(folder.glob("model*.safetensors")):
         raise CheckpointError(f"{folder} has no model*.safetensors")
@@ -67,11 +81,16 @@ def read_files(folder: Path) -> Files:
     for number, path in enumerate(paths):
         for name, stored in read_header(number, path).items():
             places.add((name, path.name))
-            if is_head(name) and name in tensors:
-                other = paths[tensors[name].file].name
+            other = paths[tensors[name].file].name if name in tensors else ""
+            if other and is_head(name):
                 raise CheckpointError(
                     f"{folder} has {name} twice, in {other} and in {path.name}: remove one, so "
                     "that it is known which head is meant"
+                )
+            if other.startswith(_TRUNK) and path.name.startswith(_TRUNK):
+                raise CheckpointError(
+                    f"{folder} has {name} twice, in {other} and in {path.name}: two conversions "
+                    "lie there; remove one"
                 )
             tensors[name] = stored
     gone = sorted(set(listed.items()) - places)
@@ -102,4 +121,4 @@ def _format(path: Path) -> str:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         document: Any = json.loads(file.read(length))
-    return str(document.get("__metadata__", {}).get("format", ""))
+    return str((document.get("__metadata__") or {}).get("format", ""))

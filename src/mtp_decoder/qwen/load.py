@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import mlx.core as mx
 from mlx_lm.models.switch_layers import SwitchLinear
-from mlx_lm.utils import load_model
 
 from mtp_decoder.errors import CheckpointError
 from mtp_decoder.experts import OffloadSettings, Shards, offload
@@ -20,6 +17,7 @@ from mtp_decoder.qwen.files import Files, is_head, read_files
 from mtp_decoder.qwen.head import QwenHead, build_head
 from mtp_decoder.qwen.norms import TRUNK_NORMS, Norms, Told, centre, resolve
 from mtp_decoder.qwen.target import QwenTarget
+from mtp_decoder.qwen.trunk import FUSED, load_trunk
 
 FAMILIES = ("qwen3_5", "qwen3_5_moe", "qwen3_next")
 
@@ -99,7 +97,7 @@ def load_with_facts(
     guessed = _layout(family, files)
     about = _trunk_norms(files, guessed, norms)
     other = None if about.norms is guessed[0] else about.norms  # than mlx-lm takes them for
-    target = QwenTarget(_load_trunk(path, family, other, lazy=shards is not None))
+    target = QwenTarget(load_trunk(path, family, other, lazy=shards is not None))
     _check_experts(path, target.model)
     head, about_head = _load_head(path, config, files, target, guessed, head_norms)
     if shards is not None and experts is not None:
@@ -133,42 +131,6 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise CheckpointError(f"{file} holds a {type(config).__name__}, not an object")
     return cast("dict[str, Any]", config)
-
-
-def _load_trunk(path: Path, family: str, norms: Norms | None, *, lazy: bool) -> Any:
-    """mlx-lm's model, its norms read as mlx-lm does, or as they are said to be stored."""
-    module: Any = importlib.import_module(f"mlx_lm.models.{family}")
-
-    class Sanitised(module.Model):
-        """The family's model, which never sees the head's tensors."""
-
-        def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
-            trunk = {name: array for name, array in weights.items() if not is_head(name)}
-            if norms is None:
-                return super().sanitize(trunk)
-            # mlx-lm adds one to vectors alone; taking it off again would cost bits.
-            made: dict[str, mx.array] = super().sanitize(_norms_in(trunk, ndim=2))
-            return _norms_in(made, ndim=1, add=float(norms is Norms.ABOUT_ZERO))
-
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    try:
-        model, _ = load_model(
-            path, lazy=lazy, get_model_classes=lambda config: (Sanitised, module.ModelArgs)
-        )
-    except (ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"mlx-lm cannot load {path}: {error}") from error
-    model.__class__ = module.Model
-    return model
-
-
-def _norms_in(weights: dict[str, mx.array], *, ndim: int, add: float = 0.0) -> dict[str, mx.array]:
-    """The weights with norms of so many dimensions, and something added to them."""
-    found = dict(weights)
-    for name, array in weights.items():
-        if name.endswith(TRUNK_NORMS):
-            flat = array.reshape(-1)
-            found[name] = (flat + add if add else flat).reshape((1,) * (ndim - 1) + (-1,))
-    return found
 
 
 def _load_head(
@@ -214,13 +176,15 @@ def _trunk_norms(files: Files, layout: tuple[Norms, str], given: Norms | str | N
 def _layout(family: str, files: Files) -> tuple[Norms, str]:
     """What mlx-lm will take the trunk's norms to be stored about, and by what.
 
-    qwen3_next: experts are stored one by one. The others: a short convolution is stored
+    qwen3_next: experts are stored one by one, or fused. The others: a short convolution is stored
     channels first. Both are Hugging Face's layout, and mlx-lm's own test.
     """
     tensors = {name: stored for name, stored in files.tensors.items() if not is_head(name)}
     if family == "qwen3_next":
         if any(name.endswith(".mlp.experts.0.up_proj.weight") for name in tensors):
             return Norms.ABOUT_ZERO, "experts are stored one by one, as Hugging Face does"
+        if any(FUSED.fullmatch(name) for name in tensors):
+            return Norms.ABOUT_ZERO, "experts are stored fused, as Hugging Face does"
         return Norms.ABOUT_ONE, "experts are not stored one by one, as Hugging Face does"
     if any("conv1d.weight" in name and s.shape[-1] != 1 for name, s in tensors.items()):
         return Norms.ABOUT_ZERO, "convolutions are stored channels first, as Hugging Face does"
