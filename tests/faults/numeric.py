@@ -112,7 +112,7 @@ def _unasked_kernel(patch: pytest.MonkeyPatch) -> None:
         return y, gated_delta_ops(*short)[1]
 
     patch.setattr(recurrence, "has_kernel", lambda *_: True)
-    patch.setattr(recurrence, "has_the_bits", lambda *_: True)
+    patch.setattr(recurrence, "has_the_bits", lambda *_, **__: True)
     patch.setattr(recurrence, "run", elsewhere)
 
 
