@@ -231,7 +231,6 @@ FAULTS = (
         _unasked_kernel,
         RECURRENT,
         one_round("gdn+mlx-lm", k=3, accepted=3, prompt=2),
-        shot("control.rows.prefill-equals-steps", "gdn+mlx-lm", k=3),
     ),
     _fault(
         "row-exact-repeats-a-row",
