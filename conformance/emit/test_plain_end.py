@@ -25,7 +25,7 @@ LENGTH = 4
     witness="ends by a stop, and by the budget",
     faults=("L1",),
     since="0.1.0",
-    cells=spread(models=("window", "qsa"), depths=(0,)),
+    cells=spread(models=("window", "qsa"), depths=(0,), not_by_default=("qsa",)),
 )
 def test_plain_end(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Without drafts, too, the caches end with the last token but one, whatever ends it.

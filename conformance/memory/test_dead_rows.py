@@ -20,7 +20,7 @@ SCRIPT = ((3, 1), (0, 0), (2, 0))
     witness="arrays with dead rows in every round, and rejects",
     faults=("H4",),
     since="0.1.0",
-    cells=spread(models=("window", "qsa", "gdn-wide+mlx-lm")),
+    cells=spread(models=("window", "gdn-wide+mlx-lm", "qsa"), not_by_default=("qsa",)),
 )
 def test_no_effect(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Whatever lies past the frontier of a cache, no token, logit or state hangs on it.

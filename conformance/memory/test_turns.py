@@ -7,7 +7,7 @@ import mlx.core as mx
 from mtp_conformance import Capability, Cell, Oracles, Unsupported, Witness, case
 from mtp_conformance.grid import spread
 
-WARM, TURNS = 2, 8
+WARM, TURNS = 2, 6
 TURN = (10, 256, 97)
 """What the user says each time; an end of text stands in it."""
 

@@ -16,6 +16,34 @@ def _also_for_peers(profile: str) -> Sequence[Cell]:
     return _SPREAD("default" if profile in ("peers", "smoke") else profile)
 
 
+def _not_for_peers(profile: str) -> Sequence[Cell]:
+    return [] if profile == "peers" else _SPREAD(profile)[:1]
+
+
+@case(
+    "stream.ties.own-drafts",
+    clause="exact-ties",
+    needs=("stream",),
+    oracle="the rule: no draft that has a lower twin",
+    witness="drafts that are shown",
+    faults=("T13",),
+    since="0.1.0",
+    cells=_not_for_peers,
+)
+def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
+    """Of two equal maxima drafting takes the first, as plain decoding does."""
+    oracles.need(Capability.STREAM)
+    group, k = oracles.group(cell), cell.k or 0
+    made = group.open(oracles.options(cell)).generate(
+        group.prompt, num_draft_tokens=k, max_tokens=LENGTH
+    )
+    drafts = [draft for drafts in made.drafts for draft in drafts]
+    higher = [draft for draft in drafts if TWIN <= draft < 2 * TWIN]
+    assert not higher, f"{higher[0]} was drafted, which ties with {higher[0] - TWIN}"
+    witness.add(compared=len(drafts), twins=sum(draft < TWIN for draft in drafts))
+    witness.require(twins=1)
+
+
 @case(
     "stream.ties.lowest-index",
     clause="exact-ties",

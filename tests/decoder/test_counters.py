@@ -45,6 +45,7 @@ def test_a_cut_is_a_rewind_of_the_same_round(
     session.cut(2)
     counted = session.counters
     assert (counted.rounds, counted.accepted, counted.rewinds) == (1, 2, 1)
+    assert counted.accepted_by_depth == [1, 1, 0]
 
 
 def test_every_phase_takes_time(

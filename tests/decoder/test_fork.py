@@ -9,6 +9,7 @@ from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
+from mtp_decoder.errors import RewindError
 from mtp_decoder.state import copy_cache
 from tests.decoder.conftest import Decoding
 from tests.decoder.helpers import PROMPT, Plain, frozen, play
@@ -25,6 +26,16 @@ def test_the_original_goes_on(decoding: Callable[..., Decoding], name: str) -> N
     for k in (3, 0, 2):
         session.round(k)
     require_equal(twin.state(), before, what="the fork's state when it was made")
+
+
+def test_a_fork_has_no_round_to_cut(decoding: Callable[..., Decoding]) -> None:
+    """The original's last round is the original's alone to cut, and stays for it to be cut."""
+    session = decoding("window").session
+    session.round(3)
+    twin = session.fork()
+    with pytest.raises(RewindError, match="cannot cut the last round"):
+        twin.cut(1)
+    session.cut(1)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -6,8 +6,8 @@ import pytest
 
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import Session
-from tests.decoder.conftest import Decoding
-from tests.decoder.helpers import POLICIES, STRATEGIES, Plain, play, target_arrays
+from tests.decoder.conftest import Decoding, Zoo
+from tests.decoder.helpers import POLICIES, PROMPT, STRATEGIES, Plain, play, target_arrays
 
 MODELS = ("window", "flash-next", "gdn-mtp2")
 
@@ -34,6 +34,27 @@ def test_twice_is_once(
     twin.cut(1)
     require_equal(session.state(), twin.state(), what="a single cut")
     require_equal(target_arrays(session.state()), run.state(2), what="a run without drafts")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_full_ring_row_by_row(zoo: Zoo, strategy: str) -> None:
+    """In row-exact mode, too, a second cut finds a full ring as it was before the round.
+
+    A replay then writes row by row into the ring that was put back, and may do so again.
+    """
+    prompt = [*PROMPT, *PROMPT[:4]]
+    plain, session = (
+        Session(*zoo("window"), rewind=strategy, row_exact=exact) for exact in (False, True)
+    )
+    stream = list(plain.prefill(prompt).tokens)
+    stream += plain.round(0).tokens
+    after_one = target_arrays(plain.state())
+    for _ in range(3):
+        stream += plain.round(0).tokens
+    session.prefill(prompt)
+    session.round(drafts=[*stream[1:4], (stream[4] + 1) % 256])
+    session.cut(1)
+    require_equal(target_arrays(session.state()), after_one, what="a step without drafts")
 
 
 def test_history_follows(decoding: Callable[..., Decoding], plain: Callable[..., Plain]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import accepting, generate, session
+from mtp_decoder import accepting, generate, rules, session
 from mtp_decoder.session import Session
 from mtp_decoder.stopping import Stops
 from mtp_decoder.text import TextStream
@@ -174,6 +174,18 @@ def _last_of_equals(patch: pytest.MonkeyPatch) -> None:
     _other_acceptance(patch, lambda drafts, rows, made: _standing(drafts, rows[1], made))
 
 
+def _drafts_the_last_of_equals(patch: pytest.MonkeyPatch) -> None:
+    """Among equal maxima drafting takes the last one."""
+    edit(
+        patch,
+        rules.Greedy.draft,
+        (
+            "logits.argmax(-1, keepdims=True)",
+            "logits.shape[-1] - 1 - logits[:, ::-1].argmax(-1, keepdims=True)",
+        ),
+    )
+
+
 def _first_listed_begins(patch: pytest.MonkeyPatch) -> None:
     """Of two stop strings that one token completes, the first in the list says where text ends."""
     edit(patch, TextStream.add, ("min(found)", "found[0]"))
@@ -252,6 +264,13 @@ FAULTS = (
         ("T13",),
         _last_of_equals,
         shot("stream.ties.lowest-index", "attn-ties", k=2),
+    ),
+    _fault(
+        "last-of-equal-drafts",
+        Family.ACCEPT_RULE,
+        ("T13",),
+        _drafts_the_last_of_equals,
+        shot("stream.ties.own-drafts", "attn-ties", k=2),
     ),
     _fault("text-ends-by-the-list", Family.EMIT_RULE, (), _first_listed_begins, TEXTS),
     _fault("one-stop-string-is-enough", Family.CAP, (), _waits_for_the_first_listed, TEXTS),
