@@ -17,7 +17,7 @@ from tests.fakes.ignores_options import IgnoresOptions
 MakeOracles = Callable[[Runtime], Oracles]
 CELL = Cell("gdn-agree", "tape", 3, None, "float32", 4)
 COLD = Cell("gdn-agree", "tape", 0, None, "float32", 4)
-HOT = (("acceptance", "rejection"), ("temperature", "2"))
+HOT = (("acceptance", "rejection"), ("gaps", "2"))
 LAW = Cell("gdn-agree", "tape", 1, None, "float32", 5, HOT)
 
 

@@ -102,7 +102,7 @@ def test_the_script_writes_rows(tmp_path: Path) -> None:
     [
         (["--k", "0"], "give depths such as 1,2,3"),
         (["--k", "x"], "give depths such as 1,2,3"),
-        (["--parts", "all"], "there are probe, exact"),
+        (["--parts", "all"], "there are probe, recurrence, exact"),
         (["--shard", "3/2"], "give a part and how many"),
     ],
 )

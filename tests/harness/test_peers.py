@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted((ROOT / "conformance" / "peers").glob("*.txt"))
 ADAPTERS = ROOT / "src" / "mtp_conformance" / "adapters"
-SHARED = {"__init__", "builtin", "caches", "generating", "slow_caches"}
+SHARED = {"__init__", "builtin", "caches", "dead_rows", "generating", "slow_caches"}
 PIN = re.compile(r"[A-Za-z0-9._-]+==[^\s;]+( ?; ?.+)?")
 
 
