@@ -20,7 +20,7 @@ from tests.faults.registry import seeded
 
 LONG = ("rewind.long.random-accepts", "rewind.depth.deepest")
 """Cases too slow to be tried on every fault."""
-MATRIX_SECONDS = 5.0
+MATRIX_SECONDS = 3.5
 """Longest a fault is tried on cases that are not named as its killers."""
 
 
