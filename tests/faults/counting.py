@@ -115,7 +115,7 @@ FAULTS = (
         ("C6",),
         "I13",
         _always_drafts,
-        shot("stream.plain.generate-equals-rounds", "attn", k=0),
+        shot("sample.stream.steered", "attn", k=4),
     ),
     _fault(
         "drafting-never-engages",

@@ -115,11 +115,6 @@ def _left_sorted(patch: pytest.MonkeyPatch) -> None:
     edit(patch, Grouped.__call__, ("[mx.argsort(order)]", "[order]"))
 
 
-def _any_length(patch: pytest.MonkeyPatch) -> None:
-    """A file's length is not looked at before its bytes are needed."""
-    edit(patch, shards.read_header, ("if size < due:", "if size < 0:"))
-
-
 def _whatever_is_there(patch: pytest.MonkeyPatch) -> None:
     """Of the shards that an index lists those are taken that exist."""
     edit(
@@ -242,14 +237,6 @@ FAULTS = (
         "N",
         _left_sorted,
         shot(GROUPED, "gdn-moe", k=31, prompt=33),
-    ),
-    _fault(
-        "shard-of-any-length",
-        "L",
-        Family.EDGE_WRITE,
-        "I8",
-        _any_length,
-        shot(REFUSED, "gdn-moe+mlx-lm"),
     ),
     _fault(
         "shards-that-are-there", "L", Family.CAP, "I8", _whatever_is_there, shot(REFUSED, "gdn-moe")

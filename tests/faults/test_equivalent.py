@@ -1,11 +1,17 @@
-"""Public faults whose edit shows nowhere: why, as a fact about mlx and not as an opinion."""
+"""Faults whose edit shows nowhere: why, as a fact about mlx and not as an opinion."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import pytest
 from mlx_lm.models.cache import KVCache
 
 from mtp_conformance.exactness import bits_equal
+from mtp_decoder.experts import shards
+from reference_models import checkpoint as checkpoints
+from tests.faults.editing import edit
 
 
 def test_a_pending_slice_keeps_its_array() -> None:
@@ -32,3 +38,18 @@ def test_assigning_in_place_reaches_who_shares_the_array() -> None:
     array[0] = 1.0
     assert shared[0].item() == 1.0
     assert pending[0].item() == 0.0
+
+
+def test_a_shard_of_any_length_is_refused_by_mlx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to look at a file's length changes who refuses it, and not that it is named at once."""
+    checkpoints.write_zoo("gdn-moe", tmp_path, mx.float32, 0)
+    file = next(tmp_path.glob("*.safetensors"))
+    os.truncate(file, file.stat().st_size - 1)
+    with pytest.raises(ValueError, match=f"{file.name} has .* it was cut short"):
+        shards.read_header(0, file)
+    edit(monkeypatch, shards.read_header, ("if size < due:", "if size < 0:"))
+    assert shards.read_header(0, file)
+    with pytest.raises(ValueError, match=f"{file.name} is no whole safetensors file"):
+        checkpoints.read(tmp_path)
