@@ -185,9 +185,8 @@ class Session:
         self._verified: Verification | None = None
         self._settled: Acceptance | None = None
         self._ahead = Ahead(target, self._caches)
-        self._unsaid = (
-            0  # tokens in the caches less those of the history, while a step is under way
-        )
+        # Tokens in the caches less those of the history, while a step is under way.
+        self._unsaid = 0
         self.history: list[int] = []
         self.counters = Counters()
 
