@@ -60,8 +60,11 @@ def accept(
     """
     if processing.active:
         return _accept_row_by_row(drafts, logits, history, rule, processing)
+    logprobs = normalise(logits)
+    mx.async_eval(logprobs)  # the rule waits for its tokens; these come along
     tokens = rule.judge(drafts.tokens, logits, drafts.position, drafts.laws)
-    return Acceptance(len(tokens) - 1, tuple(tokens), normalise(logits)[: len(tokens)])
+    rows = logprobs if len(tokens) == len(logprobs) else logprobs[: len(tokens)]
+    return Acceptance(len(tokens) - 1, tuple(tokens), rows)
 
 
 def _accept_row_by_row(

@@ -68,19 +68,27 @@ class Counters:
             self.accepted_by_depth[j] -= 1
 
     @contextmanager
-    def phase(self, name: str) -> Generator[None, None, None]:
+    def phase(self, name: str, *, waited: bool = False) -> Generator[None, None, None]:
         """Charge the enclosed wall time to a phase; the caller evaluates inside.
 
         Work that was submitted before is waited for first, and charged to nobody; the clock
         stops once everything that was submitted inside is done.
+
+        Args:
+            name: one of `PHASES`.
+            waited: the enclosed lines wait themselves for whatever they submit, and call nobody
+                else's code; asking once more takes as long as a wait.
         """
         if not self._all_done:
             mx.synchronize()
         start = self.clock()
+        failed = True
         try:
             yield
+            failed = False
         finally:
-            mx.synchronize()
+            if failed or not waited:
+                mx.synchronize()
             self.seconds[name] += self.clock() - start
             self._all_done = self._in_call
 

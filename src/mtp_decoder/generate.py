@@ -179,8 +179,9 @@ def emit(
     ends_at = stops if isinstance(stops, Stops) else Stops(stop_sequences=stops)
     policy.begin()
     outcome = session.prefill(prompt)
-    # A policy may want to know what a plain round costs; a fixed depth does not.
-    plain = not num_draft_tokens and draft_source is None and isinstance(policy, Fixed)
+    # Another policy wants to know what each round costs by itself.
+    fixed = isinstance(policy, Fixed)
+    plain = not num_draft_tokens and draft_source is None and fixed
     try:
         while True:
             new = len(outcome.tokens)
@@ -210,7 +211,8 @@ def emit(
                 if draft_source is not None:
                     with session.counters.phase("draft"):
                         drafts = _drafts(draft_source, session.history, k)
-                outcome = session.round(k, drafts=drafts)
+                more = fixed and (max_tokens < 0 or done + k + 1 < max_tokens)
+                outcome = session.round(k, drafts=drafts, more=more)
                 policy.observe(_cost(outcome, before, session.counters))
             if on_round is not None:
                 on_round(outcome)

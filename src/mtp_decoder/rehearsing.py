@@ -63,9 +63,9 @@ class _ScriptedSession:
         del prompt
         return self._outcome(0, 0)
 
-    def round(self, num_draft_tokens: int, *, drafts: None = None) -> Round:
+    def round(self, num_draft_tokens: int, *, drafts: None = None, more: bool = False) -> Round:
         """The next round of the script."""
-        del drafts
+        del drafts, more
         script, k = self._rounds[len(self.chosen)], num_draft_tokens
         accepted = min(k, script.stand)
         for phase, seconds in (

@@ -19,7 +19,7 @@ import mlx.core as mx
 from mtp_decoder.accepting import Acceptance, Drafts, accept
 from mtp_decoder.ahead import Ahead
 from mtp_decoder.counters import Counters
-from mtp_decoder.drafting import Chain, Drafter, HeadRows
+from mtp_decoder.drafting import Chain, Drafter, HeadRows, Place
 from mtp_decoder.errors import (
     CacheMismatchError,
     DecoderError,
@@ -89,13 +89,14 @@ class Round:
 
 @dataclass
 class _OpenRound:
-    """What a cancel needs: length, head's hidden and caches before the round, and the pass if any.
+    """What a cancel needs: lengths, the head's place and caches before the round, and the pass.
 
     The caches are others than the session's where the round quantised some.
     """
 
     length: int
-    hidden: mx.array | None
+    tokens: int
+    head: Place | None
     drafts: list[int]
     caches: tuple[list[Any], list[Any]]
     laws: mx.array | None = None
@@ -411,7 +412,7 @@ class Session:
 
     def _draft(self, k: int, forced: Sequence[int] | None) -> list[int]:
         anchor = self.anchor
-        self._require_closed()
+        self._require_closed(pay=False)
         if k:
             self.require_rewindable()
         caches = list(self._caches), list(self._head_caches)
@@ -424,9 +425,11 @@ class Session:
         if self._drafter is None:
             if k and forced is None:
                 raise DecoderError(NO_HEAD)
-            self._open = _OpenRound(self._length, None, list(forced or ()), caches)
-            return list(self._open.drafts)
-        self._open = _OpenRound(self._length, self._drafter.hidden, [], caches)
+            given = list(forced or ())
+            self._open = _OpenRound(self._length, len(self.history), None, given, caches)
+            return list(given)
+        place = self._drafter.place
+        self._open = _OpenRound(self._length, len(self.history), place, [], caches)
         with self.counters.phase("draft"):
             made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
         self._open.drafts, self._open.laws = made
@@ -496,15 +499,20 @@ class Session:
         """
         verified = self._require_verified()
         drafts = Drafts(verified.drafts, verified.position, verified.laws)
-        with self.counters.phase("accept"):
+        own = self._sampler is None and not self._processing.active
+        with self.counters.phase("accept", waited=own):
             outcome = accept(drafts, verified.logits, self.history, self._rule, self._processing)
             mx.eval(outcome.logprobs)
         return outcome
 
-    def rewind(self, outcome: Acceptance) -> None:
+    def rewind(self, outcome: Acceptance, *, more: bool = False) -> None:
         """Settle the round: caches of target and head end at the accepted prefix.
 
         Can be called again with fewer accepted drafts (`cut`), until the next verify pass.
+
+        Args:
+            outcome: of `accept`.
+            more: another round follows at once; see `round`.
 
         Raises:
             RewindError: more drafts accepted than the round holds, fewer than none, or tokens
@@ -524,9 +532,9 @@ class Session:
                 f"{verified.drafts} and one more"
             )
         before = len(self.history) - len(self._settled.tokens if self._settled else ())
-        history = [*self.history[:before], *outcome.tokens]
-        with self._following("rewind"):
-            self._processing.settle(history)  # a stranger's code: first, while nothing has changed
+        if self._processing.active:  # a stranger's code: first, while nothing has changed
+            with self.counters.phase("rewind"):
+                self._processing.settle([*self.history[:before], *outcome.tokens])
         # An open round can be cancelled if this fails; a settled one has no other way back.
         guard = (
             self._or_unusable("cutting a settled round") if self._open is None else nullcontext()
@@ -538,11 +546,14 @@ class Session:
                 window.rewind(keep)
             self._length -= held - keep
             if self._drafter is not None:
-                self._drafter.settle(verified.drafts, outcome.accepted, verified.hidden)
+                later = more and self._quantisation is None  # rows may be quantised by then
+                self._drafter.settle(
+                    verified.drafts, outcome.accepted, verified.hidden, later=later
+                )
             self._sync()
         if self._settled is None:
             self.counters.count_round(len(verified.drafts), outcome.accepted)
-        self.history = history
+        self.history[before:] = outcome.tokens  # not a new list, of a hundred thousand tokens, say
         self._settled = outcome
         self._open = None
 
@@ -558,14 +569,15 @@ class Session:
         self._open = self._window = self._verified = self._settled = None
         with self.counters.phase("rewind"), self._or_unusable("cancelling a round"):
             if self._drafter is not None:
-                self._drafter.abandon()
-                self._drafter.hidden = opened.hidden
+                assert opened.head is not None
+                self._drafter.go_back(opened.head)
             if opened.window is not None:
                 opened.window.rewind(0)
             elif opened.verified:
                 self._broken = "a pass was given up over a cache that cannot be rewound"
             self._take_up(*opened.caches)
             self._length = opened.length
+            del self.history[opened.tokens :]  # an interrupt came where all but this was settled
             self._sync()
             self._processing.settle(self.history)
 
@@ -582,18 +594,31 @@ class Session:
         self.rewind(Acceptance(emitted - 1, settled.tokens[:emitted], settled.logprobs[:emitted]))
         self.counters.uncount_accepted(settled.accepted, min(settled.accepted, emitted))
 
-    def round(self, num_draft_tokens: int = 0, *, drafts: Sequence[int] | None = None) -> Round:
+    def round(
+        self,
+        num_draft_tokens: int = 0,
+        *,
+        drafts: Sequence[int] | None = None,
+        more: bool = False,
+    ) -> Round:
         """One whole round with the head's drafts, or with injected ones.
 
         If any part of it fails, the round is cancelled before the error goes on.
+
+        Args:
+            num_draft_tokens: K.
+            drafts: to verify in place of the head's.
+            more: another round follows at once. Rows of the head that accepted drafts still need
+                may then wait for its pass over that round's first draft; any other use of the
+                session, `land` too, makes them first.
         """
-        self._require_closed()
+        self._require_closed(pay=False)
         self.counters.begin_call()
         try:
             made = self.draft(num_draft_tokens) if drafts is None else self.inject(drafts)
             verified = self.verify(made)
             outcome = self.accept()
-            self.rewind(outcome)
+            self.rewind(outcome, more=more)
         except BaseException:
             self.cancel()
             raise
@@ -663,10 +688,16 @@ class Session:
         return Round((), 0, (token,), step.logits, step.logprobs)
 
     def land(self) -> None:
-        """Undo the step that `step` left under way, if there is one.
+        """Undo the step that `step` left under way, and make the rows that `round` left to be made.
 
-        The time, of waiting for it too, is charged to `rewind`.
+        The time is charged to `rewind`, of waiting for the step too, and to `draft`.
         """
+        self._land_step()
+        if self._drafter is not None and self._drafter.owes and self._open is None:
+            with self.counters.phase("draft"):
+                self._drafter.pay()
+
+    def _land_step(self) -> None:
         if not self._ahead.under_way:
             return
         start = self.counters.clock()
@@ -842,15 +873,18 @@ class Session:
         self._processing.settle(self.history)
         self.decode_with(rewind=settings["rewind"], head_rows=settings["head_rows"])
 
-    def _require_usable(self) -> None:
-        self.land()
+    def _require_usable(self, *, pay: bool = True) -> None:
+        if pay:
+            self.land()
+        else:
+            self._land_step()
         if self._broken:
             raise DecoderError(
                 f"this session is unusable: {self._broken}; start another one, with new caches"
             )
 
-    def _require_closed(self) -> None:
-        self._require_usable()
+    def _require_closed(self, *, pay: bool = True) -> None:
+        self._require_usable(pay=pay)
         if self._open is not None:
             raise DecoderError("a round is open: settle it with rewind, or cancel it")
 

@@ -8,11 +8,12 @@ import mlx.core as mx
 import pytest
 
 from mtp_decoder import Session, emit
+from mtp_decoder.counters import Counters
 from mtp_decoder.policy import Fixed, RoundCost
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.window import Window
 from tests.decoder.conftest import Zoo
-from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, play
+from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, play
 
 
 class Clock:
@@ -172,3 +173,38 @@ def test_drafts_from_elsewhere(zoo: Zoo, clock: Clock) -> None:
     list(emit(session, PROMPT, num_draft_tokens=2, max_tokens=4, **options))
     assert told == [5.0] * session.counters.rounds
     assert session.counters.seconds["draft"] == sum(told) > 0
+
+
+@pytest.mark.parametrize(("sampler", "waits"), [(None, 4), (lambda p: mx.argmax(p, axis=-1), 5)])
+def test_waits_of_a_round(
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, sampler: Any, waits: int
+) -> None:
+    """A round waits before it and after each phase; judging by itself has waited already."""
+    session = Session(*zoo("gdn"), sampler=sampler)
+    session.prefill(PROMPT)
+    calls, synchronize = 0, mx.synchronize
+
+    def counted() -> None:
+        nonlocal calls
+        calls += 1
+        synchronize()
+
+    monkeypatch.setattr(mx, "synchronize", counted)
+    session.round(2)
+    assert calls == waits
+
+
+def test_a_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that wait for their own work have not, if they failed."""
+    counters, calls = Counters(), 0
+
+    def counted() -> None:
+        nonlocal calls
+        calls += 1
+
+    monkeypatch.setattr(mx, "synchronize", counted)
+    with counters.phase("accept", waited=True):
+        pass
+    with pytest.raises(PlantedError), counters.phase("accept", waited=True):
+        raise PlantedError
+    assert calls == 1 + 2

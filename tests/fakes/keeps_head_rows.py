@@ -14,9 +14,9 @@ class HalfCancelledSession(BuiltinSession):
     def cancel(self, drafts: Sequence[int] = ()) -> None:
         """Cancel without cutting the head's rows."""
         drafter: Any = vars(self.session)["_drafter"]
-        drafter.abandon = lambda: None
+        drafter.go_back = lambda place: setattr(drafter, "hidden", place.hidden)
         super().cancel(drafts)
-        del drafter.abandon
+        del drafter.go_back
 
 
 class KeepsHeadRows(BuiltinRuntime):

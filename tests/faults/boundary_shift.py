@@ -300,7 +300,7 @@ FAULTS = (
         lambda patch: edit(
             patch,
             Drafter.draft,
-            ("    self._checkpoint = self.length\n", ""),
+            ("        self._checkpoint = self.length\n", ""),
             ("    self._next =", "    self._checkpoint = self.length\n    self._next ="),
         ),
         head_rows("window"),

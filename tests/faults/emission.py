@@ -222,7 +222,7 @@ def _logprobs_of_the_last_rows(patch: pytest.MonkeyPatch) -> None:
     edit(
         patch,
         accepting.accept,
-        ("normalise(logits)[: len(tokens)]", "normalise(logits)[-len(tokens) :]"),
+        ("logprobs[: len(tokens)]", "logprobs[-len(tokens) :]"),
     )
 
 

@@ -50,7 +50,11 @@ def _cancel_leaves_the_target(patch: pytest.MonkeyPatch) -> None:
 
 def _cancel_leaves_the_head(patch: pytest.MonkeyPatch) -> None:
     """A cancel takes the target back and leaves the head's rows."""
-    edit(patch, Session.cancel, ("self._drafter.abandon()", "self._drafter.length"))
+    edit(
+        patch,
+        Session.cancel,
+        ("self._drafter.go_back(opened.head)", "self._drafter.hidden = opened.head.hidden"),
+    )
 
 
 def _goes_on_ahead(patch: pytest.MonkeyPatch) -> None:

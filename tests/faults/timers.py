@@ -28,7 +28,8 @@ def _phases(patch: pytest.MonkeyPatch, *, waits_before: bool, waits_after: bool)
     """Timers that wait for work submitted before them, or inside them, or do not."""
 
     @contextmanager
-    def phase(self: Any, name: str) -> Generator[None]:
+    def phase(self: Any, name: str, *, waited: bool = False) -> Generator[None]:
+        del waited
         if waits_before:
             mx.synchronize()
         start = time.perf_counter()

@@ -9,7 +9,7 @@ draft's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mlx_lm.models.cache import CacheList
 
@@ -31,7 +31,7 @@ def cut_head(layers: Sequence[Layer], caches: Sequence[Any], length: int) -> Non
     half-way they need not agree.
     """
     for layer, cache in zip(layers, caches, strict=True):
-        if isinstance(layer, PooledLayer):
-            cut_pooled(cache, length, layer.pooled_ratio)
+        if isinstance(cache, CacheList):  # of an indexed layer; a protocol is slow to ask
+            cut_pooled(cache, length, cast("PooledLayer", layer).pooled_ratio)
         else:
             cut_rows(cache, min(length, cache.offset))
