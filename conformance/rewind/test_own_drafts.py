@@ -1,10 +1,19 @@
 """Rounds of the head's own drafts: the state afterwards."""
 
-from mtp_conformance import Capability, Cell, Oracles, Witness, case, require_equal, require_tokens
+from mtp_conformance import (
+    Capability,
+    Cell,
+    Group,
+    Oracles,
+    Witness,
+    case,
+    require_equal,
+    require_tokens,
+)
 from mtp_conformance.grid import AGREEING_MODELS, spread, with_trained
 
 LENGTHS = (12, 64)
-"""Tokens; the second where every draft of the first stood, or none."""
+"""Tokens; the second where every draft of the first stood, or none, then of other prompts."""
 
 
 @case(
@@ -20,18 +29,16 @@ LENGTHS = (12, 64)
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After drafting by itself a decoder's caches are those of a prefill over what it emitted."""
     oracles.need(Capability.STREAM, Capability.STATE)
-    for length in LENGTHS:
-        witness.add(compared=_compare(oracles, cell, witness, length))
-        counts = witness.as_dict()
-        if counts["accepted"] and counts["rejected"]:
-            break
+    oracles.held_after_stop(1)
+    for group, length in oracles.until_both_fates(cell, witness, LENGTHS):
+        witness.add(compared=_compare(oracles, cell, witness, group, length))
     witness.require(accepted=1, rejected=1)
 
 
-def _compare(oracles: Oracles, cell: Cell, witness: Witness, length: int) -> int:
+def _compare(oracles: Oracles, cell: Cell, witness: Witness, group: Group, length: int) -> int:
     """Hold caches and tokens of so many emitted ones; returns what was compared."""
     held = oracles.held_after_stop(length)
-    group, k = oracles.group(cell), cell.k or 0
+    k = cell.k or 0
     options, view = oracles.prefill_like(cell, stopped=True)
     with oracles.bits_against_prefill(group, k):
         session = group.open(options)

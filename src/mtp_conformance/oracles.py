@@ -6,12 +6,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
 import mlx.core as mx
 
-from mtp_conformance.case import Cell
+from mtp_conformance.case import Cell, Witness
 from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
@@ -348,6 +349,31 @@ class Oracles:
         self.group(cell)
         for start in _DRAWS:
             yield self._draw(self.key(cell), start)
+
+    def until_both_fates(
+        self, cell: Cell, witness: Witness, lengths: Sequence[int]
+    ) -> Iterator[tuple[Group, int]]:
+        """Groups and how many tokens to decode, until drafts were accepted and rejected.
+
+        The cell's own prompt comes first, for one length after the other. The text may have run
+        into a loop by then that the head always predicts, or never; more of it would tell nothing.
+        So the draws follow, which lie apart in the text: wherever a seed starts in it, no trained
+        model loops after all of them. Every group is held to the case's claim in full before the
+        next is asked for, and the case demands both fates of its witness in the end: where the
+        draws do not bring them either, it proves nothing.
+
+        Args:
+            cell: model, data type and prompt.
+            witness: told of the drafts of each group before the next is asked for.
+            lengths: of the cell's own prompt; draws take the last.
+        """
+        own = ((self.group(cell), length) for length in lengths)
+        drawn = ((group, lengths[-1]) for group in self.draws(cell))
+        for group, length in chain(own, drawn):
+            yield group, length
+            counts = witness.as_dict()
+            if counts["accepted"] and counts["rejected"]:
+                return
 
     def _draw(self, key: GroupKey, start: int) -> Group:
         """A drawn group; these are kept apart, so that they push no cell's group out."""

@@ -1,6 +1,7 @@
 """Cells of the trained checkpoints: what makes them worth running happens in them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 import mlx.core as mx
@@ -8,8 +9,9 @@ import pytest
 
 from conformance.stream import test_greedy
 from conformance.stream.test_greedy import test_guessed_drafts as guessed_drafts
+from conformance.stream.test_own_drafts import LENGTHS
 from conformance.stream.test_own_drafts import test_own_drafts as own_drafts
-from mtp_conformance import Cell, Oracles, Witness, near_tie
+from mtp_conformance import Cell, Inconclusive, Options, Oracles, Witness, near_tie
 from mtp_conformance.adapters.builtin import make_runtime, zoo_materials
 from mtp_conformance.grid import TRAINED_LENGTH, TRAINED_MODELS, TRAINED_STARTS
 from mtp_conformance.group import GroupKey
@@ -20,9 +22,9 @@ pytestmark = pytest.mark.xdist_group("trained-cells")  # models and streams are 
 PROSE = TRAINED_STARTS[1]
 
 
-def trained(model: str, start: int) -> Cell:
-    """A cell of K=3."""
-    return Cell(model, "tape", 3, None, "bfloat16", TRAINED_LENGTH, (("start", start),))
+def trained(model: str, start: int, k: int = 3) -> Cell:
+    """A cell of K drafts."""
+    return Cell(model, "tape", k, None, "bfloat16", TRAINED_LENGTH, (("start", start),))
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,21 @@ def test_own_drafts_often_stand(oracles: Oracles, model: str) -> None:
     counts = witness.as_dict()
     assert counts["accepted"] >= counts["drafted"] / 3
     assert counts["rejected"]
+
+
+@pytest.mark.parametrize("model", TRAINED_MODELS)
+def test_own_drafts_where_the_text_loops(model: str, tmp_path: Path) -> None:
+    """After a prompt that ends in a loop the head predicts, rejects come from other prompts."""
+    oracles = Oracles(make_runtime(), zoo_materials(tmp_path, 8))
+    cell, alone, whole = trained(model, TRAINED_STARTS[0], 1), Witness(), Witness()
+    group, length = oracles.group(cell), max(LENGTHS)
+    made = group.open(Options()).generate(group.prompt, num_draft_tokens=1, max_tokens=length)
+    alone.add(**made.engagement)
+    assert alone.as_dict()["drafted"] >= length // 2 - 1
+    with pytest.raises(Inconclusive, match=r"rejected 0 of at least 1$"):
+        alone.require(accepted=1, rejected=1)
+    own_drafts(oracles, cell, whole)
+    assert whole.as_dict()["compared"] > sum(LENGTHS)
 
 
 def test_runners_up(oracles: Oracles) -> None:
