@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 import mlx.core as mx
 
 from mtp_decoder.processing import Processing
-from mtp_decoder.rules import Rule, normalise
+from mtp_decoder.rules import Rule, Told, normalise, while_equal
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,13 @@ class Drafts:
     laws: mx.array | None = None
 
 
+class Verdict(NamedTuple):
+    """What is judged by: the token [K+1] of every row, and its log-probabilities [K+1, V]."""
+
+    tokens: mx.array
+    logprobs: mx.array
+
+
 @dataclass(frozen=True)
 class Acceptance:
     """Outcome of one verify pass.
@@ -41,12 +49,23 @@ class Acceptance:
     logprobs: mx.array
 
 
+def verdict(logits: mx.array, position: int, rule: Rule, processing: Processing) -> Verdict | None:
+    """What can be computed along with the logits [K+1, V]; evaluates nothing.
+
+    None where a row's token depends on more than its logits and position.
+    """
+    if processing.active or not hasattr(rule, "tell"):
+        return None
+    return Verdict(cast("Told", rule).tell(logits, position), normalise(logits))
+
+
 def accept(
     drafts: Drafts,
     logits: mx.array,
     history: Sequence[int],
     rule: Rule,
     processing: Processing,
+    told: Verdict | None = None,
 ) -> Acceptance:
     """Let the rule judge every row, and keep drafts while they stand.
 
@@ -57,12 +76,15 @@ def accept(
         rule: chooses the token of a row.
         processing: logits processors and token mask, row after row, and never with a rejected
             draft in their history.
+        told: what `verdict` said of these logits.
     """
     if processing.active:
         return _accept_row_by_row(drafts, logits, history, rule, processing)
-    logprobs = normalise(logits)
-    mx.async_eval(logprobs)  # the rule waits for its tokens; these come along
-    tokens = rule.judge(drafts.tokens, logits, drafts.position, drafts.laws)
+    if told is not None:
+        tokens, logprobs = while_equal(told.tokens, drafts.tokens), told.logprobs
+    else:
+        tokens = rule.judge(drafts.tokens, logits, drafts.position, drafts.laws)
+        logprobs = normalise(logits)
     rows = logprobs if len(tokens) == len(logprobs) else logprobs[: len(tokens)]
     return Acceptance(len(tokens) - 1, tuple(tokens), rows)
 

@@ -83,7 +83,7 @@ class Greedy:
     ) -> list[int]:
         """See `Rule`."""
         del position, laws
-        return _while_equal(logits.argmax(-1), drafts)
+        return while_equal(logits.argmax(-1), drafts)
 
 
 class Sampled:
@@ -109,7 +109,7 @@ class Sampled:
             raise DecoderError(
                 f"the sampler returned {described(made)}: let it return token ids {rows}, one a row"
             )
-        return _while_equal(made, drafts)
+        return while_equal(made, drafts)
 
 
 class Matching:
@@ -127,7 +127,7 @@ class Matching:
     ) -> list[int]:
         """See `Rule`."""
         del laws
-        return _while_equal(self._pick(logits, position), drafts)
+        return while_equal(self._pick(logits, position), drafts)
 
     def tell(self, logits: mx.array, position: int) -> mx.array:
         """See `Told`."""
@@ -194,7 +194,7 @@ def normalise(logits: mx.array) -> mx.array:
     return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
 
 
-def _while_equal(tokens: mx.array, drafts: Sequence[int]) -> list[int]:
+def while_equal(tokens: mx.array, drafts: Sequence[int]) -> list[int]:
     """The tokens up to the first that is not its draft."""
     found = cast("list[int]", tokens.tolist())
     for i, draft in enumerate(drafts):

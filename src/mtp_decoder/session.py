@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import mlx.core as mx
 
-from mtp_decoder.accepting import Acceptance, Drafts, accept
+from mtp_decoder.accepting import Acceptance, Drafts, Verdict, accept, verdict
 from mtp_decoder.ahead import Ahead
 from mtp_decoder.counters import Counters
 from mtp_decoder.drafting import Chain, Drafter, HeadRows, Place
@@ -58,7 +58,8 @@ class Verification:
     """One verify pass: the drafts [K], the residual [1, K+1, W], the logits [K+1, V].
 
     `position` is the first draft's in the sequence; `laws` are the probabilities [K, V] the
-    drafts were drawn from, None if they were not drawn so.
+    drafts were drawn from, None if they were not drawn so; `verdict` is what they will be judged
+    by, where logits and position settle it.
     """
 
     drafts: tuple[int, ...]
@@ -66,6 +67,7 @@ class Verification:
     logits: mx.array
     position: int
     laws: mx.array | None = None
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ class Session:
         if head is not None:
             check_head_content(self._head_caches, target, head)
         self._drafter = self._make_drafter()
+        # Whether layers compute while they run, for experts on disk; else they only build a graph.
+        self._reads = bool(stores_of([*target.layers, *(() if head is None else head.layers)]))
         self._broken = self._fingerprint = ""
         self._open: _OpenRound | None = None
         self._window: Window | None = None
@@ -485,10 +489,12 @@ class Session:
             else:
                 hidden = self._window.run(tokens)
             logits = self._verifier.logits(hidden)[0]
+            position = opened.length + 1
+            told = verdict(logits, position, self._rule, self._processing)
             self._verified = Verification(
-                tuple(opened.drafts), hidden, logits, opened.length + 1, opened.laws
+                tuple(opened.drafts), hidden, logits, position, opened.laws, told
             )
-            mx.eval(logits, hidden, arrays_of(self._caches))
+            mx.eval(logits, hidden, told, arrays_of(self._caches))
         return self._verified
 
     def accept(self) -> Acceptance:
@@ -501,7 +507,14 @@ class Session:
         drafts = Drafts(verified.drafts, verified.position, verified.laws)
         own = self._sampler is None and not self._processing.active
         with self.counters.phase("accept", waited=own):
-            outcome = accept(drafts, verified.logits, self.history, self._rule, self._processing)
+            outcome = accept(
+                drafts,
+                verified.logits,
+                self.history,
+                self._rule,
+                self._processing,
+                verified.verdict,
+            )
             mx.eval(outcome.logprobs)
         return outcome
 
@@ -539,7 +552,7 @@ class Session:
         guard = (
             self._or_unusable("cutting a settled round") if self._open is None else nullcontext()
         )
-        with self.counters.phase("rewind"), guard:
+        with self.counters.phase("rewind", waited=not self._reads), guard:
             self.counters.rewinds += keep < held
             if window is not None:
                 self.counters.rewind_bytes = window.nbytes()

@@ -7,13 +7,14 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import Session, emit
+from mtp_decoder import Sampling, Session, emit
 from mtp_decoder.counters import Counters
 from mtp_decoder.policy import Fixed, RoundCost
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.window import Window
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, play
+from tests.decoder.test_everything_evaluated import pending
 
 
 class Clock:
@@ -175,11 +176,11 @@ def test_drafts_from_elsewhere(zoo: Zoo, clock: Clock) -> None:
     assert session.counters.seconds["draft"] == sum(told) > 0
 
 
-@pytest.mark.parametrize(("sampler", "waits"), [(None, 4), (lambda p: mx.argmax(p, axis=-1), 5)])
+@pytest.mark.parametrize(("sampler", "waits"), [(None, 3), (lambda p: mx.argmax(p, axis=-1), 4)])
 def test_waits_of_a_round(
     zoo: Zoo, monkeypatch: pytest.MonkeyPatch, sampler: Any, waits: int
 ) -> None:
-    """A round waits before it and after each phase; judging by itself has waited already."""
+    """A round waits before it, and after phases that did not wait themselves for all they did."""
     session = Session(*zoo("gdn"), sampler=sampler)
     session.prefill(PROMPT)
     calls, synchronize = 0, mx.synchronize
@@ -208,3 +209,23 @@ def test_a_failure_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlantedError), counters.phase("accept", waited=True):
         raise PlantedError
     assert calls == 1 + 2
+
+
+def test_judging_comes_with_the_pass(zoo: Zoo) -> None:
+    """Where logits settle it, what drafts are judged by is there once the pass is; else nothing."""
+    for temp in (0.0, 0.7):
+        session = Session(*zoo("gdn"), sampling=Sampling(temp))
+        session.prefill(PROMPT)
+        told = session.verify(session.draft(2)).verdict
+        assert told is not None
+        assert pending([*told]) == 0
+        assert told.tokens[0].item() == session.accept().tokens[0]
+    others: list[dict[str, Any]] = [
+        {"sampler": lambda p: mx.argmax(p, axis=-1)},
+        {"sampling": Sampling(temp=0.7, acceptance="rejection")},
+        {"logits_processors": [lambda tokens, logits: logits]},
+    ]
+    for options in others:
+        session = Session(*zoo("gdn"), **options)
+        session.prefill(PROMPT)
+        assert session.verify(session.draft(2)).verdict is None

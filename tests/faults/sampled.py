@@ -11,7 +11,7 @@ from typing import Any, cast
 import mlx.core as mx
 import pytest
 
-from mtp_decoder import accepting, randomness, rejecting, rules, sampling
+from mtp_decoder import accepting, randomness, rejecting, rules, sampling, session
 from mtp_decoder.processing import Processing, _Follower
 from mtp_decoder.session import Session
 from tests.faults.editing import edit
@@ -186,14 +186,15 @@ def _law_of_the_row_before(patch: pytest.MonkeyPatch) -> None:
 
 def _likeliest_draft_stands(patch: pytest.MonkeyPatch) -> None:
     """A draft that is the likeliest token stands, whatever is sampled there."""
+    patch.setattr(session, "verdict", lambda *_: None)  # what is told has seen no draft
     edit(
         patch,
         rules.Matching.judge,
         (
-            "return _while_equal(self._pick(logits, position), drafts)",
+            "return while_equal(self._pick(logits, position), drafts)",
             "picked, best = self._pick(logits, position).tolist(), logits.argmax(-1).tolist()\n"
             "    right = [d if d == b else p for p, b, d in zip(picked, best, drafts)]\n"
-            "    return _while_equal(mx.array([*right, *picked[len(right) :]]), drafts)",
+            "    return while_equal(mx.array([*right, *picked[len(right) :]]), drafts)",
         ),
     )
 

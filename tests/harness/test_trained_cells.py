@@ -16,6 +16,7 @@ from mtp_conformance.adapters.builtin import make_runtime, zoo_materials
 from mtp_conformance.grid import TRAINED_LENGTH, TRAINED_MODELS, TRAINED_STARTS
 from mtp_conformance.group import GroupKey
 from mtp_conformance.near_tie import MOST_ULPS, StreamDiffers, runners_up
+from mtp_decoder import session
 from mtp_decoder.rules import Greedy
 
 pytestmark = pytest.mark.xdist_group("trained-cells")  # models and streams are shared
@@ -108,6 +109,7 @@ def test_accepting_what_nearly_ties_is_noticed(
         return judge(self, drafts, mx.where(near & given, mx.inf, logits), position, laws)
 
     monkeypatch.setattr(Greedy, "judge", lenient)
+    monkeypatch.setattr(session, "verdict", lambda *_: None)  # what is told has seen no draft
     monkeypatch.setattr(oracles, "condemns", lambda *_: True)  # else after a score of draws
     with pytest.raises(StreamDiffers, match="row-exact here, so nothing excuses it"):
         guessed_drafts(oracles, trained("qwen3_5-bytes", PROSE), Witness())
