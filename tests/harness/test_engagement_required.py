@@ -18,7 +18,9 @@ def test_silent_k0_decoding_is_inconclusive(
         Session, "inject", lambda self, drafts: [] if drafts else Session.draft(self, 0)
     )
     rounds = Session.round
-    monkeypatch.setattr(Session, "round", lambda self, k=0, *, drafts=None: rounds(self, 0))
+    monkeypatch.setattr(
+        Session, "round", lambda self, k=0, *, drafts=None, more=False: rounds(self)
+    )
     oracles = Oracles(builtin.make_runtime(), builtin.zoo_materials(tmp_path))
     cell = Cell("attn", "tape", 3, dtype="float32", prompt_length=4)
     with pytest.raises(Inconclusive, match="accepted 0 of at least 1"):
