@@ -48,8 +48,8 @@ def _no_bonus(patch: pytest.MonkeyPatch) -> None:
     """A round in which everything was accepted hands out its drafts alone."""
     round_ = Session.round
 
-    def faulty(self: Any, num_draft_tokens: int = 0, *, drafts: Any = None) -> Any:
-        done = round_(self, num_draft_tokens, drafts=drafts)
+    def faulty(self: Any, num_draft_tokens: int = 0, **options: Any) -> Any:
+        done = round_(self, num_draft_tokens, **options)
         if done.accepted == len(done.drafts) > 1:
             return replace(done, tokens=done.tokens[:-1])
         return done
