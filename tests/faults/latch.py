@@ -191,8 +191,8 @@ class _Replaying:
 def _hidden_of_row(which: str, patch: pytest.MonkeyPatch) -> None:
     settle = Drafter.settle
 
-    def faulty(self: Any, drafts: Any, accepted: int, verified: Any) -> None:
-        settle(self, drafts, accepted, verified)
+    def faulty(self: Any, drafts: Any, accepted: int, verified: Any, **options: Any) -> None:
+        settle(self, drafts, accepted, verified, **options)
         row = {"first": 0, "last": verified.shape[1] - 1, "before": max(accepted - 1, 0)}[which]
         self.hidden = verified[:, row : row + 1]
 
