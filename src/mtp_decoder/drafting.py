@@ -23,7 +23,8 @@ class HeadRows(str, Enum):
     """Which hidden the head's rows of accepted drafts are made from.
 
     DRAFT: the drafting chain's own, as they were when the draft was made; costs nothing.
-    TARGET: the target's verified residual; one more head pass a round with an accept.
+    TARGET: the target's verified residual; one more head pass a round with an
+    accept, unless the next round's first draft takes the rows along.
     """
 
     DRAFT = "draft"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, MutableSequence, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -321,10 +321,6 @@ class Session:
         self._caches[:], self._head_caches[:] = caches, head_caches
         if isinstance(self._given, MutableSequence):
             self._given[: len(caches) + len(head_caches)] = [*caches, *head_caches]
-
-    def _following(self, phase: str) -> AbstractContextManager[None]:
-        """The phase, if anybody follows the tokens; a timer costs some microseconds."""
-        return self.counters.phase(phase) if self._processing.active else nullcontext()
 
     @contextmanager
     def _or_unusable(self, what: str) -> Generator[None]:

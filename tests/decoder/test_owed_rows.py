@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -138,6 +139,63 @@ def test_rows_that_cannot_be_made(
             session.state()
     assert _owes(session)
     require_equal(session.state(), other.state(), what=WAIT)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_round_after_rows_that_could_not_be_made(
+    decoding: Callable[..., Decoding],
+    plain: Callable[..., Plain],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    """What a failed pass over owed rows left in the caches is cut by the round that makes them."""
+    session, _, _, head = decoding(name)
+    other, run = decoding(name).session, plain(name)
+    emitted = _play(session, run, ROUNDS[:1], more=True)
+    _play(other, run, ROUNDS[:1], more=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(head.layers[-1], "mlp", fail)
+        with pytest.raises(PlantedError):
+            session.land()
+    _play(session, run, ROUNDS[1:3], more=True, emitted=emitted)
+    _play(other, run, ROUNDS[1:3], more=False, emitted=emitted)
+    require_equal(session.state(), other.state(), what=WAIT)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_other_uses_pay_first(
+    fork: Fork, plain: Callable[..., Plain], tmp_path: Path, policy: str
+) -> None:
+    """A file and a next turn hold the rows that were owed."""
+    one, other = (fork("flash-next", head_rows=policy) for _ in range(2))
+    _play(one, plain("flash-next"), [(3, 3)], more=True)
+    _play(other, plain("flash-next"), [(3, 3)], more=False)
+    assert _owes(one)
+    one.save(tmp_path / "owed")
+    restored = fork("flash-next")
+    restored.restore(tmp_path / "owed")
+    require_equal(restored.state(), other.state(), what=WAIT)
+    one = fork("flash-next", head_rows=policy)
+    _play(one, plain("flash-next"), [(3, 3)], more=True)
+    assert one.extend(PROMPT[:5]).tokens == other.extend(PROMPT[:5]).tokens
+    require_equal(one.state(), other.state(), what=WAIT)
+
+
+def test_a_policy_that_is_told_costs_owes_nothing(zoo: Zoo, plain: Callable[..., Plain]) -> None:
+    """Each round of a policy that is told what it cost makes its own rows."""
+    run, session = plain("attn"), Session(*zoo("attn"))
+    owed = list[bool]()
+    emitted = emit(
+        session,
+        PROMPT,
+        num_draft_tokens=3,
+        max_tokens=17,
+        draft_source=Source(run.tokens(20)),
+        policy=StreakFallback(),
+        on_round=lambda _: owed.append(_owes(session)),
+    )
+    assert [token for token, *_ in emitted] == run.tokens(17)
+    assert owed == [False] * 4
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -49,7 +49,11 @@ def _never_drafts(patch: pytest.MonkeyPatch) -> None:
 def _decode_as_prefill(patch: pytest.MonkeyPatch) -> None:
     """Time of every phase goes to the prefill."""
     phase = Counters.phase
-    patch.setattr(Counters, "phase", lambda self, name: phase(self, "prefill" if name else name))
+    patch.setattr(
+        Counters,
+        "phase",
+        lambda self, name, **named: phase(self, "prefill" if name else name, **named),
+    )
 
 
 def _prefill_untimed(patch: pytest.MonkeyPatch) -> None:
@@ -58,7 +62,9 @@ def _prefill_untimed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Counters,
         "phase",
-        lambda self, name: nullcontext() if name == "prefill" else phase(self, name),
+        lambda self, name, **named: (
+            nullcontext() if name == "prefill" else phase(self, name, **named)
+        ),
     )
 
 
@@ -66,8 +72,8 @@ def _verify_left_to_accept(patch: pytest.MonkeyPatch) -> None:
     """A rewind's time goes to the draft that comes next."""
 
     @contextmanager
-    def faulty(self: Any, name: str) -> Any:
-        with phase(self, "draft" if name == "rewind" else name):
+    def faulty(self: Any, name: str, **named: Any) -> Any:
+        with phase(self, "draft" if name == "rewind" else name, **named):
             yield
 
     phase = Counters.phase

@@ -48,8 +48,8 @@ def _no_bonus(patch: pytest.MonkeyPatch) -> None:
     """A round in which everything was accepted hands out its drafts alone."""
     round_ = Session.round
 
-    def faulty(self: Any, num_draft_tokens: int = 0, **options: Any) -> Any:
-        done = round_(self, num_draft_tokens, **options)
+    def faulty(self: Any, num_draft_tokens: int = 0, **named: Any) -> Any:
+        done = round_(self, num_draft_tokens, **named)
         if done.accepted == len(done.drafts) > 1:
             return replace(done, tokens=done.tokens[:-1])
         return done
@@ -63,8 +63,8 @@ def _trusts_drafted_stop(patch: pytest.MonkeyPatch) -> None:
         patch,
         generate.emit,
         (
-            "outcome = session.round(k, drafts=drafts)",
-            "outcome = session.round(k, drafts=drafts)\n"
+            "outcome = session.round(k, drafts=drafts, more=more)",
+            "outcome = session.round(k, drafts=drafts, more=more)\n"
             "            if any((draft,) in ends_at._stops for draft in outcome.drafts):\n"
             "                done = max_tokens - len(outcome.tokens)",
         ),

@@ -191,8 +191,8 @@ class _Replaying:
 def _hidden_of_row(which: str, patch: pytest.MonkeyPatch) -> None:
     settle = Drafter.settle
 
-    def faulty(self: Any, drafts: Any, accepted: int, verified: Any, **options: Any) -> None:
-        settle(self, drafts, accepted, verified, **options)
+    def faulty(self: Any, drafts: Any, accepted: int, verified: Any, **named: Any) -> None:
+        settle(self, drafts, accepted, verified, **named)
         row = {"first": 0, "last": verified.shape[1] - 1, "before": max(accepted - 1, 0)}[which]
         self.hidden = verified[:, row : row + 1]
 
@@ -209,7 +209,7 @@ def _row_after_reject(patch: pytest.MonkeyPatch) -> None:
         if before is not None and settled is not None and settled.accepted < len(before.drafts):
             row = before.logits[settled.accepted + 1 : settled.accepted + 2]
             logits = mx.concatenate([row, found.logits[1:]])
-            found = replace(found, logits=logits)
+            found = replace(found, logits=logits, verdict=None)
             self._verified = found
         return found
 

@@ -78,7 +78,7 @@ def _other_product(patch: pytest.MonkeyPatch) -> None:
         found = verify(self, drafts)
         if found.drafts:
             logits = (found.logits.astype(mx.float32) * 3) / 3 + 2.0**-18
-            found = replace(found, logits=logits.astype(found.logits.dtype))
+            found = replace(found, logits=logits.astype(found.logits.dtype), verdict=None)
             self._verified = found
         return found
 
@@ -150,7 +150,7 @@ def _noise(patch: pytest.MonkeyPatch) -> None:
         found = verify(self, drafts)
         noise = mx.random.uniform(shape=found.logits.shape, dtype=mx.float32) * 0.01
         logits = (found.logits.astype(mx.float32) + noise).astype(found.logits.dtype)
-        self._verified = replace(found, logits=logits)
+        self._verified = replace(found, logits=logits, verdict=None)
         return self._verified
 
     patch.setattr(Session, "verify", faulty)
