@@ -180,7 +180,7 @@ def emit(
     policy.begin()
     outcome = session.prefill(prompt)
     # Another policy wants to know what each round costs by itself.
-    fixed = isinstance(policy, Fixed)
+    fixed = type(policy) is Fixed
     plain = not num_draft_tokens and draft_source is None and fixed
     try:
         while True:
@@ -210,7 +210,7 @@ def emit(
                 before, drafts = dict(session.counters.seconds), None
                 if draft_source is not None:
                     with session.counters.phase("draft"):
-                        drafts = _drafts(draft_source, session.history, k)
+                        drafts = _drafts(draft_source, list(session.history), k)
                 more = fixed and (max_tokens < 0 or done + k + 1 < max_tokens)
                 outcome = session.round(k, drafts=drafts, more=more)
                 policy.observe(_cost(outcome, before, session.counters))

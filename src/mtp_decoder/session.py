@@ -59,7 +59,7 @@ class Verification:
 
     `position` is the first draft's in the sequence; `laws` are the probabilities [K, V] the
     drafts were drawn from, None if they were not drawn so; `verdict` is what they will be judged
-    by, where logits and position settle it.
+    by, where logits and position settle it; other logits need another one, or None.
     """
 
     drafts: tuple[int, ...]
@@ -430,8 +430,12 @@ class Session:
             return list(given)
         place = self._drafter.place
         self._open = _OpenRound(self._length, len(self.history), place, [], caches)
-        with self.counters.phase("draft"):
-            made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
+        try:
+            with self.counters.phase("draft"):
+                made: Chain = self._drafter.draft(anchor, k, self._rule, self._length + 1, forced)
+        except BaseException:
+            self.cancel()
+            raise
         self._open.drafts, self._open.laws = made
         return list(self._open.drafts)
 
@@ -618,8 +622,8 @@ class Session:
             num_draft_tokens: K.
             drafts: to verify in place of the head's.
             more: another round follows at once. Rows of the head that accepted drafts still need
-                may then wait for its pass over that round's first draft; any other use of the
-                session, `land` too, makes them first.
+                may then wait for its pass over that round's first draft, and a given prompt
+                cache lacks them till then; any other use of the session, `land` too, makes them.
         """
         self._require_closed(pay=False)
         self.counters.begin_call()
@@ -702,9 +706,16 @@ class Session:
         The time is charged to `rewind`, of waiting for the step too, and to `draft`.
         """
         self._land_step()
-        if self._drafter is not None and self._drafter.owes and self._open is None:
+        owes = self._drafter is not None and self._drafter.owes and self._open is None
+        if self._drafter is not None and owes and not self._broken:
             with self.counters.phase("draft"):
-                self._drafter.pay()
+                try:
+                    self._drafter.pay()
+                except BaseException:
+                    # An interrupt, say, and then nobody may ask again: a prompt cache given to
+                    # this session would be a row short. Twice is no harm, the pass begins anew.
+                    self._drafter.pay()
+                    raise
 
     def _land_step(self) -> None:
         if not self._ahead.under_way:
@@ -802,7 +813,7 @@ class Session:
             SessionFileError: the file is damaged, of another format version, of another model,
                 or of other `kv_bits` and the like.
         """
-        self.land()
+        self._land_step()
         if self._open is not None:
             raise DecoderError("a round is open: settle it with rewind, or cancel it")
         path = Path(file)

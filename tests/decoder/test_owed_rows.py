@@ -10,7 +10,7 @@ import mlx.core as mx
 import pytest
 
 from mtp_conformance.exactness import require_equal
-from mtp_decoder import Session, Stops, StreakFallback, emit, make_prompt_cache
+from mtp_decoder import DecoderError, Session, Stops, StreakFallback, emit, make_prompt_cache
 from mtp_decoder.state import arrays_of
 from tests.decoder.conftest import Decoding, Zoo
 from tests.decoder.helpers import (
@@ -310,3 +310,87 @@ def test_an_interrupt_at_every_line(
         due = states[len(session.history)]
         require_equal(session.state(), due, what=f"rounds that were whole, at line {number}")
     assert lines > 60
+
+
+def test_a_close_that_fails_once(
+    zoo: Zoo, plain: Callable[..., Plain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closed behind a full accept, a stream makes the row even if Ctrl-C falls into that pass."""
+    run, (target, head) = plain("attn"), zoo("attn")
+    cache = make_prompt_cache(target, head)
+    session = Session(target, head, prompt_cache=cache)
+    emitted = emit(session, PROMPT, num_draft_tokens=2, draft_source=Source(run.tokens(20)))
+    assert [next(emitted)[0] for _ in range(4)] == run.tokens(4)
+    assert _owes(session)
+    whole, calls = type(head).__call__, 0
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(head), "__call__", interrupted)
+        emitted.close()
+    other = Session(target, head)
+    other.prefill(PROMPT)
+    _play(other, run, [(2, 2)], more=False)
+    state = Session(target, head, prompt_cache=cache).state()
+    require_equal(state, other.state(), what=WAIT)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_draft_by_hand_that_fails(
+    decoding: Callable[..., Decoding],
+    plain: Callable[..., Plain],
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+) -> None:
+    """Drafting that fails is undone at once, what was owed stays owed, and a round may follow."""
+    session, _, _, head = decoding("attn", head_rows=policy)
+    other, run = decoding("attn", head_rows=policy).session, plain("attn")
+    emitted = _play(session, run, [(2, 2)], more=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(head.layers[0], "mlp", fail)
+        with pytest.raises(PlantedError):
+            session.draft(2)
+    assert _owes(session)
+    session.verify([])
+    session.rewind(session.accept())
+    _play(other, run, [(2, 2), (0, 0)], more=False)
+    assert emitted + 1 == len(session.history) - len(PROMPT)
+    require_equal(session.state(), other.state(), what=WAIT)
+
+
+def test_an_unusable_session_owes_nothing(
+    decoding: Callable[..., Decoding],
+    plain: Callable[..., Plain],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a cancel failed, the session says so, whatever rows it had left to make."""
+    session, _, target, _ = decoding("attn")
+    _play(session, plain("attn"), [(2, 2)], more=True)
+    monkeypatch.setattr(target, "logits", fail)
+    monkeypatch.setattr("mtp_decoder.window.Window.rewind", fail)
+    with pytest.raises(PlantedError):
+        session.round(2, more=True)
+    with pytest.raises(DecoderError, match="unusable: cancelling a round failed half-way"):
+        session.fork()
+
+
+def test_what_a_source_was_given_stays(zoo: Zoo, plain: Callable[..., Plain]) -> None:
+    """A draft source may keep the tokens it was shown: no later round changes them."""
+    kept = list[Any]()
+
+    def source(history: Any, k: int) -> list[int]:
+        del k
+        kept.append(history)
+        return []
+
+    emitted = emit(
+        Session(*zoo("attn")), PROMPT, num_draft_tokens=2, max_tokens=4, draft_source=source
+    )
+    assert [token for token, *_ in emitted] == plain("attn").tokens(4)
+    assert kept == [[*PROMPT, *plain("attn").tokens(count)] for count in (1, 2, 3)]

@@ -9,9 +9,11 @@ import pytest
 
 from mtp_decoder import Sampling, Session, emit
 from mtp_decoder.counters import Counters
+from mtp_decoder.experts import OffloadSettings, Shards, offload
 from mtp_decoder.policy import Fixed, RoundCost
 from mtp_decoder.quantised import KVQuantisation
 from mtp_decoder.window import Window
+from reference_models.checkpoint import read
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, VOCABULARY, Plain, PlantedError, play
 from tests.decoder.test_everything_evaluated import pending
@@ -176,12 +178,27 @@ def test_drafts_from_elsewhere(zoo: Zoo, clock: Clock) -> None:
     assert session.counters.seconds["draft"] == sum(told) > 0
 
 
-@pytest.mark.parametrize(("sampler", "waits"), [(None, 3), (lambda p: mx.argmax(p, axis=-1), 4)])
+@pytest.mark.parametrize(
+    ("options", "on_disk", "waits"),
+    [
+        ({}, False, 3),
+        ({"sampler": lambda p: mx.argmax(p, axis=-1)}, False, 4),
+        ({"logits_processors": [lambda _, logits: logits]}, False, 5),
+        ({}, True, 4),
+    ],
+)
 def test_waits_of_a_round(
-    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, sampler: Any, waits: int
+    checkpoint: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    on_disk: bool,
+    waits: int,
 ) -> None:
     """A round waits before it, and after phases that did not wait themselves for all they did."""
-    session = Session(*zoo("gdn"), sampler=sampler)
+    models = read(checkpoint("gdn-moe"))
+    if on_disk:
+        offload(*models, Shards(checkpoint("gdn-moe")), OffloadSettings(2_000_000))
+    session = Session(*models, **options)
     session.prefill(PROMPT)
     calls, synchronize = 0, mx.synchronize
 
