@@ -357,10 +357,9 @@ class Oracles:
 
         The cell's own prompt comes first, for one length after the other. The text may have run
         into a loop by then that the head always predicts, or never; more of it would tell nothing.
-        So the draws follow, which lie apart in the text: wherever a seed starts in it, no trained
-        model loops after all of them. Every group is held to the case's claim in full before the
-        next is asked for, and the case demands both fates of its witness in the end: where the
-        draws do not bring them either, it proves nothing.
+        So the draws follow, which lie apart in the text. Every group is held to the case's claim in
+        full before the next is asked for, and the case demands both fates of its witness in the
+        end: where the draws do not bring them either, it proves nothing.
 
         Args:
             cell: model, data type and prompt.

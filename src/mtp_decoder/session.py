@@ -706,16 +706,17 @@ class Session:
         The time is charged to `rewind`, of waiting for the step too, and to `draft`.
         """
         self._land_step()
-        owes = self._drafter is not None and self._drafter.owes and self._open is None
-        if self._drafter is not None and owes and not self._broken:
-            with self.counters.phase("draft"):
-                try:
-                    self._drafter.pay()
-                except BaseException:
-                    # An interrupt, say, and then nobody may ask again: a prompt cache given to
-                    # this session would be a row short. Twice is no harm, the pass begins anew.
-                    self._drafter.pay()
-                    raise
+        drafter = self._drafter
+        if drafter is None or not drafter.owes or self._open is not None or self._broken:
+            return
+        with self.counters.phase("draft"):
+            try:
+                drafter.pay()
+            except BaseException:
+                # An interrupt, say, and then nobody may ask again: a prompt cache given to this
+                # session would be a row short. Twice is no harm, the pass begins anew.
+                drafter.pay()
+                raise
 
     def _land_step(self) -> None:
         if not self._ahead.under_way:
