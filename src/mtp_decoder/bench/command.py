@@ -204,7 +204,7 @@ class Progress:
                 if seconds > 90
                 else f", {seconds:.0f} s left"
             )
-        line = f"{done + 1}/{total} {job.block.title}: {job.arm}{left}"
+        line = f"{done + 1}/{total} {job.block.title}: {job}{left}"
         if self._out.isatty():
             print(f"\r\033[K{line[:100]}", end="", file=self._out, flush=True)
         elif job.block.title != self._block:
@@ -217,6 +217,6 @@ class Progress:
             print("".join(map(line_of, records)), end="", file=self._json_to, flush=True)
         for record in records:
             if isinstance(record, Failure) and not self._quiet:
-                print(f"\n{job.block.title}: {job.arm}: {record.error}", file=self._out, flush=True)
+                print(f"\n{job.block.title}: {job}: {record.error}", file=self._out, flush=True)
         if self._out.isatty() and not self._quiet:
             print("\r\033[K", end="", file=self._out, flush=True)

@@ -361,7 +361,7 @@ def _memory(cells: Sequence[Cell]) -> str:
     seen: set[Place] = set()
     for cell in ours(cells):
         at = (cell.model + cell.arm.experts, cell.arm.strategy, str(cell.arm.k))
-        if cell.withheld or at in seen:
+        if cell.withheld or at in seen or "peak" not in cell.runs[0].bytes:
             continue
         seen.add(at)
         place = cell.model + (", experts on disk" if cell.arm.experts == DISK else "")

@@ -3,7 +3,9 @@
 An **arm** is one way of decoding: a runtime, K, a rewind strategy, experts in memory or on disk.
 A **block** is a list of arms that are compared with each other on one model. Its arms take turns,
 forwards and backwards, A B C C B A, as often as it has passes, so that a computer that grows
-slower or faster does so to all of them. Every turn is a process of its own.
+slower or faster does so to all of them. Every turn is a process of its own, unless the block's arms
+take turns of a few tokens inside one process: then a second at half speed, which this or that
+process would have had to itself, is shared by all arms, and small differences can be told.
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Block:
         warm_up: tokens emitted before it, of the same prompt.
         repeats: timed runs of each prompt in one process.
         prompt_tokens: of a prompt at most; None for all of it.
+        slice_tokens: of a turn, if all arms decode in one process and take turns there; None if
+            every arm has a process of its own.
     """
 
     title: str
@@ -72,6 +76,7 @@ class Block:
     warm_up: int = 32
     repeats: int = 2
     prompt_tokens: int | None = None
+    slice_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.passes < 2 or self.passes % 2:
@@ -93,6 +98,21 @@ class Block:
             raise DecoderError(f"block {self.title}: give every arm once, and at least one")
         for arm in self.arms:
             check_count(arm.k)
+        if self.slice_tokens is not None:
+            self._check_slices(self.slice_tokens)
+
+    def _check_slices(self, slice_tokens: int) -> None:
+        if slice_tokens < 1 or len(self.arms) < 2:
+            raise DecoderError(
+                f"block {self.title}: slice_tokens is for two arms or more that take turns in one "
+                "process, each of at least 1 token"
+            )
+        for arm in self.arms:
+            if arm.runtime not in (OURS, MLX_LM) or arm.experts == DISK:
+                raise DecoderError(
+                    f"block {self.title}: {arm} cannot take turns in one process; give it a block "
+                    "without slice_tokens"
+                )
 
 
 @dataclass(frozen=True)
@@ -141,12 +161,24 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """One process: an arm's turn in a pass of a block. A warm-up's rows are never counted."""
+    """One process: an arm's turn in a pass of a block. A warm-up's rows are never counted.
+
+    `beside` are arms that take turns with it inside the process.
+    """
 
     block: Block
     arm: Arm
     turn: int
     warm_up: bool = False
+    beside: tuple[Arm, ...] = ()
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """All that the process decodes with, in the order of its rows."""
+        return (self.arm, *self.beside)
+
+    def __str__(self) -> str:
+        return ", in turns with ".join(map(str, self.arms))
 
 
 def jobs_of(block: Block) -> list[Job]:
@@ -154,7 +186,10 @@ def jobs_of(block: Block) -> list[Job]:
     jobs = [Job(block, block.arms[0], -1, warm_up=True)]
     for turn in range(block.passes):
         order = block.arms if turn % 2 == 0 else block.arms[::-1]
-        jobs += [Job(block, arm, turn) for arm in order]
+        if block.slice_tokens is None:
+            jobs += [Job(block, arm, turn) for arm in order]
+        else:
+            jobs.append(Job(block, order[0], turn, beside=order[1:]))
     return jobs
 
 
@@ -174,13 +209,13 @@ def arms_of(
 def spec_of(plan: Plan, job: Job) -> dict[str, Any]:
     """What a process is told, as JSON values."""
     model = plan.models[job.block.model]
+    first, *beside = [_arm_of(arm, model) for arm in job.arms]
     return {
         "folder": model.folder,
         "loader": model.loader,
-        "expert_budget": model.expert_budget if job.arm.experts == DISK else None,
-        "runtime": job.arm.runtime,
-        "k": job.arm.k,
-        "strategy": job.arm.strategy,
+        **first,
+        "beside": beside,
+        "slice_tokens": job.block.slice_tokens,
         "device": plan.device,
         "tokens": job.block.tokens,
         "warm_up": job.block.warm_up,
@@ -189,4 +224,13 @@ def spec_of(plan: Plan, job: Job) -> dict[str, Any]:
             name: list(plan.prompts[model.name][name])[: job.block.prompt_tokens]
             for name in job.block.workloads
         },
+    }
+
+
+def _arm_of(arm: Arm, model: Model) -> dict[str, Any]:
+    return {
+        "runtime": arm.runtime,
+        "k": arm.k,
+        "strategy": arm.strategy,
+        "expert_budget": model.expert_budget if arm.experts == DISK else None,
     }

@@ -26,6 +26,7 @@
     warm_up = 32                    # tokens before the clock starts
     repeats = 2                     # timed runs of each prompt in one process
     prompt_tokens = 12              # optional: of a prompt at most
+    slice_tokens = 16               # optional: arms take turns of so many tokens in one process
 
 Files and folders are looked for from where the command is run.
 """
@@ -71,6 +72,7 @@ _BLOCK = _Keys(
         **{"title": str, "model": str, "experts": str},
         **{"workloads": list, "depths": list, "strategies": list, "beside": list},
         **{"passes": int, "tokens": int, "warm_up": int, "repeats": int, "prompt_tokens": int},
+        **{"slice_tokens": int},
     },
     ("title", "model", "workloads", "depths"),
 )
@@ -208,7 +210,7 @@ def _block(content: object, models: dict[str, Model], what: str) -> Block:
         *(_other(name, what) for name in table.get("beside", [])),
         *arms_of(strategies, table["depths"], (experts,)),
     )
-    names = ("passes", "tokens", "warm_up", "repeats", "prompt_tokens")
+    names = ("passes", "tokens", "warm_up", "repeats", "prompt_tokens", "slice_tokens")
     sizes = {name: table[name] for name in names if name in table}
     return Block(table["title"], model.name, arms, tuple(table["workloads"]), **sizes)
 

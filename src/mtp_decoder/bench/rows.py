@@ -34,7 +34,7 @@ class Run:
         rounds, rewinds: how many; a round without a reject rewinds nothing.
         drafted_by_depth, accepted_by_depth: rounds that drafted, and accepted, that many.
         bytes: `remembered` by the strategy for one round at most, `peak` of MLX's memory,
-            `resident` of the process at most.
+            `resident` of the process at most; the last two only of an arm with a process to itself.
         experts_read: `requests`, `hits`, `reads`, `bytes_read`, `expert_bytes`, `slots`; empty
             where experts are in memory.
         tokens_digest: of the emitted tokens.

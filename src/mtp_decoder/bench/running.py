@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,27 +97,30 @@ def _last_line(text: str) -> str:
 
 def records_of(plan: Plan, job: Job, start: Launch) -> list[Run | Failure]:
     """Run a job; its rows, or its failure."""
-    block, arm, busy = job.block, job.arm, load()
-    place: dict[str, Any] = {
-        **{"block": block.title, "model": block.model, "turn": job.turn, "arm": arm.runtime},
-        **{"k": arm.k, "strategy": arm.strategy, "experts": arm.experts},
-    }
+    block, busy = job.block, load()
+    places: list[dict[str, Any]] = [
+        {
+            **{"block": block.title, "model": block.model, "turn": job.turn, "arm": arm.runtime},
+            **{"k": arm.k, "strategy": arm.strategy, "experts": arm.experts},
+        }
+        for arm in job.arms
+    ]
 
-    def failed(error: str) -> Failure:
-        return Failure(**place, error=error)
+    def failed(error: str) -> list[Run | Failure]:
+        return [Failure(**place, error=error) for place in places]
 
     try:
-        found = start(plan, job)
-        runs = [Run(**place, warm_up=job.warm_up, load=busy, **row) for row in found]
+        found = zip(cycle(places), start(plan, job), strict=False)
+        runs = [Run(**place, warm_up=job.warm_up, load=busy, **row) for place, row in found]
     except LaunchError as error:
-        return [failed(str(error))]
+        return failed(str(error))
     except TypeError as error:
-        return [failed(f"printed other fields than a row's: {error}")]
+        return failed(f"printed other fields than a row's: {error}")
     due = [(name, repeat) for name in block.workloads for repeat in range(block.repeats)]
-    if [(run.workload, run.repeat) for run in runs] != due:
-        return [failed(f"gave {len(runs)} rows, not these: {due}")]
+    if [(run.workload, run.repeat) for run in runs] != [at for at in due for _ in job.arms]:
+        return failed(f"gave {len(runs)} rows, not these: {due}")
     if short := [run for run in runs if run.tokens != block.tokens]:
-        return [failed(f"emitted {short[0].tokens} tokens, not {block.tokens}")]
+        return failed(f"emitted {short[0].tokens} tokens, not {block.tokens}")
     return list(runs)
 
 
@@ -264,4 +268,5 @@ def _quick(block: Block) -> Block:
         tokens=min(block.tokens, 48),
         warm_up=min(block.warm_up, 4),
         repeats=1,
+        slice_tokens=block.slice_tokens if len(arms) > 1 else None,
     )

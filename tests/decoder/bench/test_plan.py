@@ -21,6 +21,37 @@ def test_arms_take_turns() -> None:
     assert not any(job.warm_up for job in jobs)
 
 
+def test_arms_take_turns_inside_a_process() -> None:
+    """With slices a pass is one process, which begins with this arm and then with that."""
+    (block,) = plan_of(STOCK, PLAIN, passes=2, slice_tokens=8).blocks
+    _, *jobs = jobs_of(block)
+    assert [(job.turn, job.arms) for job in jobs] == [(0, (STOCK, PLAIN)), (1, (PLAIN, STOCK))]
+    assert str(jobs[1]) == "mtp-decoder K=0 tape, in turns with mlx-lm K=0"
+
+
+def test_a_process_is_told_whom_it_takes_turns_with() -> None:
+    """Every arm's own part of the specification is there, and how long a slice is."""
+    plan = plan_of(STOCK, DEEP, slice_tokens=8)
+    told = spec_of(plan, jobs_of(plan.blocks[0])[1])
+    deep = {"runtime": "mtp-decoder", "k": 2, "strategy": "tape", "expert_budget": None}
+    assert (told["runtime"], told["beside"], told["slice_tokens"]) == ("mlx-lm", [deep], 8)
+
+
+@pytest.mark.parametrize(
+    ("arms", "slice_tokens", "message"),
+    [
+        ((STOCK, PLAIN), 0, "each of at least 1 token"),
+        ((PLAIN,), 8, "for two arms or more"),
+        ((PLAIN, Arm("other", 0, "")), 8, "other K=0 cannot take turns in one process"),
+        ((PLAIN, Arm(experts="disk")), 8, "experts on disk cannot take turns"),
+    ],
+)
+def test_refuses_slices(arms: tuple[Arm, ...], slice_tokens: int, message: str) -> None:
+    """Arms that need an environment or slots of their own take no turns inside a process."""
+    with pytest.raises(DecoderError, match=message):
+        plan_of(*arms, slice_tokens=slice_tokens)
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
@@ -64,6 +95,7 @@ def test_a_process_is_told_its_arm() -> None:
     assert spec_of(plan, jobs[arm]) == {
         **{"folder": "folder", "loader": "a.b:read", "expert_budget": 4096},
         **{"runtime": "mtp-decoder", "k": 2, "strategy": "rerun", "device": "cpu"},
+        **{"beside": [], "slice_tokens": None},
         **{"tokens": 7, "warm_up": 5, "repeats": 3, "prompts": {"code": [1, 2]}},
     }
     assert spec_of(plan, jobs[PLAIN])["expert_budget"] is None

@@ -72,11 +72,23 @@ def test_a_plan(tmp_path: Path, text: str) -> None:
     assert (plan.device, plan.models["tiny"].expert_budget) == ("cpu", 4096)
 
 
+def test_a_block_in_turns(tmp_path: Path, text: str) -> None:
+    """Arms may take turns of so many tokens in one process; by default they do not."""
+    file, old = tmp_path / "plan.toml", ', "there K=2", "broken K=2", "gone K=0"]'
+    assert old in text
+    text = text.replace(old, "]").replace('experts = "disk"', "slice_tokens = 4")
+    file.write_text(text)
+    assert read_plan(file, _encode).blocks[0].slice_tokens == 4
+    file.write_text(text.replace("slice_tokens = 4", ""))
+    assert read_plan(file, _encode).blocks[0].slice_tokens is None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("device", "devise", "has no 'devise'; known: device, prompts"),
         ("passes = 4", 'passes = "4"', "passes is a int, not '4'"),
+        ("repeats = 3", "slice_tokens = 4", "cannot take turns in one process"),
         ("passes = 4", "passes = 3", "every pass forwards has one backwards"),
         ('title = "one"\n', "", "block lacks 'title'"),
         ('model = "tiny"', 'model = "huge"', "no model 'huge'; known: tiny"),

@@ -55,6 +55,30 @@ def test_every_process_in_turn(tmp_path: Path) -> None:
     assert watcher.begun[-1] == "mlx-lm 0 1 6/7"
 
 
+SLICED = plan_of(STOCK, PLAIN, slice_tokens=8)
+
+
+def test_arms_that_share_a_process(tmp_path: Path) -> None:
+    """Their rows come in the order in which they took turns, each with its own arm."""
+    rows = _run(tmp_path, lambda _, job: [measured(job) for _ in job.arms], SLICED)
+    assert _places(rows) == [
+        *[("mlx-lm", 0, -1, True)],
+        *[("mlx-lm", 0, 0, False), ("mtp-decoder", 0, 0, False)],
+        *[("mtp-decoder", 0, 1, False), ("mlx-lm", 0, 1, False)],
+    ]
+    with pytest.raises(DecoderError, match="is finished"):
+        _run(tmp_path, plan=SLICED, resume=True)
+
+
+def test_arms_that_fail_together(tmp_path: Path) -> None:
+    """A process that ends early is the failure of every arm in it."""
+    rows = _run(tmp_path, well, SLICED)  # one row where two are due
+    assert [(f.arm, f.turn) for f in rows.failures] == [
+        *[("mlx-lm", 0), ("mtp-decoder", 0), ("mtp-decoder", 1), ("mlx-lm", 1)],
+    ]
+    assert all("gave 1 rows" in failure.error for failure in rows.failures)
+
+
 def _fails(_: Plan, job: Job) -> list[dict[str, Any]]:
     raise LaunchError("out of memory")
 

@@ -3,13 +3,15 @@
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
+from mtp_conformance.slowing import slowed
 from mtp_decoder import CheckpointError
 from mtp_decoder.bench import worker
 from mtp_decoder.bench.rows import Run
@@ -28,6 +30,7 @@ def spec(checkpoint: Callable[..., Path]) -> Callable[..., dict[str, Any]]:
             **{"folder": str(checkpoint(name)), "loader": None, "expert_budget": None},
             **{"runtime": "mtp-decoder", "k": 0, "strategy": "tape", "device": None},
             **{"tokens": 12, "warm_up": 3, "repeats": 1, "prompts": {"code": [5, 9, 2, 7]}},
+            **{"beside": [], "slice_tokens": None},
         }
         return {**usual, **other}
 
@@ -41,6 +44,55 @@ def test_arms_decode_the_same_tokens(spec: Callable[..., dict[str, Any]]) -> Non
     assert len({row["tokens_digest"] for row in rows}) == 1
     assert [row["tokens"] for row in rows] == [12] * 4
     assert all(set(row) == MEASURED for row in rows)
+
+
+STOCK = {"runtime": "mlx-lm", "k": 0, "strategy": "", "expert_budget": None}
+
+
+@pytest.mark.parametrize("slice_tokens", [1, 5, 40])
+def test_arms_in_turns(spec: Callable[..., dict[str, Any]], slice_tokens: int) -> None:
+    """In one process arms decode what they decode alone, each row with seconds of its own."""
+    ours = {"runtime": "mtp-decoder", "k": 3, "strategy": "tape", "expert_budget": None}
+    made = spec(beside=[STOCK, ours], slice_tokens=slice_tokens, repeats=2)
+    rows = list(worker.run(made))
+    apart = [*worker.run(spec(repeats=2)), *worker.run(spec(**ours, repeats=2))]
+    assert [row["repeat"] for row in rows] == [0, 0, 0, 1, 1, 1]
+    assert {row["tokens_digest"] for row in rows} == {row["tokens_digest"] for row in apart}
+    assert [len(row["drafted_by_depth"]) for row in rows] == [0, 0, 3] * 2
+    assert min(row["decode_seconds"] for row in rows) > 0
+    assert all("peak" not in row["bytes"] for row in rows)  # of one arm nobody could tell
+
+
+class Slow:
+    """Submits work on its own stream as it hands out each token, and leaves it there."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self.waits = steps, 0
+        self._stream = mx.new_stream(mx.default_device())
+
+    def start(self, prompt: Sequence[int], tokens: int) -> worker.Started:
+        """So many tokens."""
+        return worker.Started(self._emitted(tokens), lambda done: worker.measured(prompt, done))
+
+    def wait(self) -> None:
+        """Counts."""
+        self.waits += 1
+        mx.synchronize(self._stream)
+
+    def _emitted(self, tokens: int) -> Iterator[int]:
+        for token in range(tokens):
+            with mx.stream(self._stream):
+                mx.async_eval(slowed([mx.zeros(1)], self._steps))
+            yield token
+
+
+def test_a_slice_is_charged_with_what_it_began() -> None:
+    """Work an arm leaves behind at the end of its slice is its own, not the next arm's."""
+    slow, quick = Slow(4), Slow(0)
+    found = worker.in_turns([slow, quick], [1], 9, 2)
+    assert [row.tokens for row in found] == [9, 9]
+    assert slow.waits == quick.waits == 1 + 4
+    assert found[1].decode_seconds < found[0].decode_seconds / 2
 
 
 def test_what_drafts_leave(spec: Callable[..., dict[str, Any]]) -> None:
