@@ -30,7 +30,7 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """After drafting by itself a decoder's caches are those of a prefill over what it emitted."""
     oracles.need(Capability.STREAM, Capability.STATE)
     oracles.held_after_stop(1)
-    for group, length in oracles.until_both_fates(cell, witness, LENGTHS):
+    for group, length in oracles.until_seen(cell, witness, LENGTHS):
         witness.add(compared=_compare(oracles, cell, witness, group, length))
     witness.require(accepted=1, rejected=1)
 

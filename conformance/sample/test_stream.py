@@ -70,7 +70,7 @@ def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     oracles.need(Capability.STREAM, Capability.SAMPLING)
     k = cell.k or 0
     options = replace(oracles.options(cell), temperature=0.5, seed=4)
-    for group, length in oracles.until_both_fates(cell, witness, LENGTHS):
+    for group, length in oracles.until_seen(cell, witness, LENGTHS):
         expected = _plain(group, options, length)
         with oracles.bits_against_steps(group, k):
             made = group.open(options).generate(group.prompt, num_draft_tokens=k, max_tokens=length)

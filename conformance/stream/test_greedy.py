@@ -30,24 +30,29 @@ def _cells(profile: str) -> Sequence[Cell]:
 def test_guessed_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with partly right drafts emits the tokens of K=0, for every K."""
     oracles.need(Capability.STREAM, Capability.GUESS)
-    group = oracles.group(cell)
     trained = cell.model in TRAINED_MODELS
-    length = TRAINED_LENGTH if trained else LENGTH
     if trained:
         oracles.need(Capability.LOGITS, Capability.DRAFTS)
-        guess = _nearly_right(group, witness)
-    else:
-        guess = [(t + 1) % 256 if i % 5 == 3 else t for i, t in enumerate(group.stream(length))]
+    length = TRAINED_LENGTH if trained else LENGTH
+    seen = ("accepted", "rejected", "near") if trained else ("accepted", "rejected")
+    for group, _ in oracles.until_seen(cell, witness, [length], seen):
+        guess = _nearly_right(group, witness) if trained else _partly_right(group)
 
-    def decode(k: int) -> Sequence[int]:
-        session = group.open(oracles.options(cell))
-        made = session.generate(group.prompt, num_draft_tokens=k, max_tokens=length, guess=guess)
-        witness.add(**made.engagement)
-        return made.tokens[:length]
+        def decode(k: int, group: Group = group, guess: Sequence[int] = guess) -> Sequence[int]:
+            made = group.open(oracles.options(cell)).generate(
+                group.prompt, num_draft_tokens=k, max_tokens=length, guess=guess
+            )
+            witness.add(**made.engagement)
+            return made.tokens[:length]
 
-    compared = require_stream(oracles, cell, group, decode(cell.k or 0), decode)
-    witness.add(compared=compared)
-    witness.require(accepted=1, rejected=1, near=int(trained))
+        compared = require_stream(oracles, cell, group, decode(cell.k or 0), decode)
+        witness.add(compared=compared)
+    witness.require(**dict.fromkeys(seen, 1))
+
+
+def _partly_right(group: Group) -> Sequence[int]:
+    """K=0's tokens, but for every fifth."""
+    return [(t + 1) % 256 if i % 5 == 3 else t for i, t in enumerate(group.stream(LENGTH))]
 
 
 def _nearly_right(group: Group, witness: Witness) -> Sequence[int]:

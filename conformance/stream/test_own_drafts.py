@@ -21,7 +21,7 @@ LENGTHS = (32, 128)
 def test_own_drafts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     """Greedy decoding with the head's own drafts emits the tokens of K=0."""
     oracles.need(Capability.STREAM)
-    for group, length in oracles.until_both_fates(cell, witness, LENGTHS):
+    for group, length in oracles.until_seen(cell, witness, LENGTHS):
 
         def decode(k: int, group: Group = group, length: int = length) -> Sequence[int]:
             session = group.open(oracles.options(cell))

@@ -1,10 +1,11 @@
 """Work that was begun before a timer."""
 
 import time
+from functools import partial
 
 import mlx.core as mx
 
-from conformance.timing.work import SHARE, best, steps
+from conformance.timing.work import SHARE, best
 from mtp_conformance import Capability, Cell, Oracles, Unsupported, Witness, case
 from mtp_conformance.grid import spread
 from mtp_conformance.slowing import slowed
@@ -28,10 +29,10 @@ def test_earlier_work(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     group, options, k = oracles.group(cell), oracles.options(cell), cell.k or 0
     drafts = group.drafts(1, k, 1)
 
-    def share(operation: str) -> float:
+    def share(operation: str, work_steps: int) -> float:
         """Part of a call's time, with earlier work in it, that no phase is charged with."""
         session = group.prefilled(options) if operation == "round" else group.open(options)
-        before, work = sum(session.timings().values()), slowed([mx.zeros(1)], steps())
+        before, work = sum(session.timings().values()), slowed([mx.zeros(1)], work_steps)
         start = time.perf_counter()
         mx.async_eval(work)
         session.unseen(operation, drafts if operation == "round" else group.prompt)
@@ -40,7 +41,7 @@ def test_earlier_work(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         return 1 - (sum(session.timings().values()) - before) / wall
 
     for operation in ("prefill", "round"):
-        left = best(lambda o=operation: share(o), SHARE)
+        left = best(partial(share, operation), SHARE)
         assert left >= SHARE, (
             f"most of the time of a {operation} went to work begun before; its phases were "
             f"charged with {1 - left:.0%} of it"

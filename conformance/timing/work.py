@@ -15,8 +15,12 @@ LONG = 0.04
 """Seconds of work that a round is short beside."""
 SHARE = 0.4
 """Part of the time of a round with that work in it that has to be charged to its place."""
-TRIES = 3
-"""The best of so many counts, up to the first that is good: a busy computer makes any part long."""
+TRIES = 4
+"""The best of so many counts, up to the first that is good: a busy computer makes any part long.
+
+Each has twice the work of the one before, so that a right timer's share comes nearer to all of it,
+and a wrong one's nearer to nothing.
+"""
 
 
 @cache
@@ -40,11 +44,16 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def best(share: Callable[[], float], enough: float) -> float:
-    """The largest of some shares, measured until one is enough."""
-    found = share()
-    for _ in range(TRIES - 1):
+def best(share: Callable[[int], float], enough: float) -> float:
+    """The largest of some shares, of longer and longer work, measured until one is enough.
+
+    Args:
+        share: of so many steps of work.
+        enough: at which share to stop.
+    """
+    found = 0.0
+    for attempt in range(TRIES):
+        found = max(found, share(steps() << attempt))
         if found >= enough:
-            return found
-        found = max(found, share())
+            break
     return found

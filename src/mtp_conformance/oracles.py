@@ -350,28 +350,34 @@ class Oracles:
         for start in _DRAWS:
             yield self._draw(self.key(cell), start)
 
-    def until_both_fates(
-        self, cell: Cell, witness: Witness, lengths: Sequence[int]
+    def until_seen(
+        self,
+        cell: Cell,
+        witness: Witness,
+        lengths: Sequence[int],
+        seen: Sequence[str] = ("accepted", "rejected"),
     ) -> Iterator[tuple[Group, int]]:
-        """Groups and how many tokens to decode, until drafts were accepted and rejected.
+        """Groups and how many tokens to decode, until a case saw what it is about.
 
         The cell's own prompt comes first, for one length after the other. The text may have run
-        into a loop by then that the head always predicts, or never; more of it would tell nothing.
-        So the draws follow, which lie apart in the text. Every group is held to the case's claim in
-        full before the next is asked for, and the case demands both fates of its witness in the
-        end: where the draws do not bring them either, it proves nothing.
+        into a loop by then that the head always predicts, or never, or no two tokens nearly tie in
+        it; more of it would tell nothing. So the draws follow, which lie apart in the text. Every
+        group is held to the case's claim in full before the next is asked for, and the case demands
+        the same of its witness in the end: where the draws do not bring it either, it proves
+        nothing.
 
         Args:
             cell: model, data type and prompt.
-            witness: told of the drafts of each group before the next is asked for.
+            witness: told of each group before the next is asked for.
             lengths: of the cell's own prompt; draws take the last.
+            seen: what the witness has to count.
         """
         own = ((self.group(cell), length) for length in lengths)
         drawn = ((group, lengths[-1]) for group in self.draws(cell))
         for group, length in chain(own, drawn):
             yield group, length
             counts = witness.as_dict()
-            if counts["accepted"] and counts["rejected"]:
+            if all(counts.get(name, 0) for name in seen):
                 return
 
     def _draw(self, key: GroupKey, start: int) -> Group:

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 import mlx.core as mx
 
 _SIZE = 2**20
-"""Of large arrays few operations are enough; mlx blocks who submits more than some ten of them."""
+"""Elements that one step goes over."""
+_FEW = 8
+"""Operations of more steps go over more elements: mlx blocks who submits more than some ten."""
+_WIDEST = 8
+"""Of so many steps at most, or memory would be short."""
 
 
 def slowed(arrays: Sequence[mx.array], steps: int) -> list[mx.array]:
@@ -22,7 +26,8 @@ def slowed(arrays: Sequence[mx.array], steps: int) -> list[mx.array]:
 
 def _long(steps: int) -> mx.array:
     """True, after so many steps."""
-    values = mx.full(_SIZE, 0.5)
-    for _ in range(steps):
+    at_once = min(_WIDEST, max(1, steps // _FEW))
+    values = mx.full(at_once * _SIZE, 0.5)
+    for _ in range(-(-steps // at_once)):
         values = mx.sin(values)
     return values[0] > -1.0

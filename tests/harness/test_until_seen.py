@@ -1,4 +1,4 @@
-"""Cases of own drafts go on until some stood and some did not, and no further than the draws."""
+"""Cases go on until they saw what they are about, and no further than the draws."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +22,13 @@ def oracles(tmp_path_factory: pytest.TempPathFactory) -> Oracles:
     return Oracles(builtin.make_runtime(), builtin.zoo_materials(tmp_path_factory.mktemp("models")))
 
 
-def _asked(oracles: Oracles, fates: list[dict[str, int]]) -> list[tuple[list[int], int]]:
+def _asked(
+    oracles: Oracles, fates: list[dict[str, int]], *seen: str
+) -> list[tuple[list[int], int]]:
     """The prompts and lengths that are asked for where drafts have these fates, one a group."""
     witness, found = Witness(), list[tuple[list[int], int]]()
-    for group, length in oracles.until_both_fates(CELL, witness, LENGTHS):
+    names = seen or ("accepted", "rejected")
+    for group, length in oracles.until_seen(CELL, witness, LENGTHS, names):
         witness.add(**fates[len(found)])
         found.append((group.prompt, length))
     return found
@@ -46,6 +49,13 @@ def test_both_fates(oracles: Oracles) -> None:
     assert _asked(oracles, [{"accepted": 1, "rejected": 1}]) == [(own.prompt, 4)]
     fates = [{"accepted": 1}, {"accepted": 1}, {"rejected": 1}]
     assert _asked(oracles, fates) == [(own.prompt, 4), (own.prompt, 8), (first.prompt, 8)]
+
+
+def test_what_a_case_counts_itself(oracles: Oracles) -> None:
+    """A case may be about something else, such as drafts that nearly tie."""
+    own = oracles.group(CELL).prompt
+    fates = [{"accepted": 1, "rejected": 1}, {"near": 2}]
+    assert _asked(oracles, fates, "accepted", "near") == [(own, 4), (own, 8)]
 
 
 class AlwaysRight(builtin.BuiltinSession):
