@@ -16,6 +16,7 @@ import mlx.core as mx
 from mtp_decoder.rewind.head import cut_head, head_length
 from mtp_decoder.rules import Rule
 from mtp_decoder.state import arrays_of
+from mtp_decoder.submitting import by_parts
 from mtp_decoder.target import Head
 
 
@@ -153,6 +154,7 @@ class Drafter:
             self._checkpoint = self.length
         drafts: list[mx.array] = []
         laws: list[mx.array] = []
+        early = by_parts()
         for j in range(k):
             logits, hidden = self._head(hidden, token, self._caches)
             if hidden.shape[1] > 1:
@@ -163,6 +165,8 @@ class Drafter:
                 token, law = rule.draft(logits[:, -1], position + j)
                 laws += [] if law is None else [law]
             drafts.append(token)
+            if early:
+                mx.async_eval(token)
         self._next = (hidden, token)
         # The caches, too: no draft may have needed the last index keys yet.
         mx.eval(drafts, laws, hidden, arrays_of(self._caches))
@@ -171,7 +175,13 @@ class Drafter:
         return Chain(tokens, mx.concatenate(laws) if laws else None)
 
     def settle(
-        self, drafts: Sequence[int], accepted: int, verified: mx.array, *, later: bool = False
+        self,
+        drafts: Sequence[int],
+        accepted: int,
+        verified: mx.array,
+        *,
+        row: mx.array,
+        later: bool = False,
     ) -> None:
         """Leave the rows of the anchor and of the accepted drafts, and take the next hidden.
 
@@ -179,6 +189,7 @@ class Drafter:
             drafts: what was verified this round.
             accepted: how many of them stand.
             verified: the target's residual of the round [B, K+1, W].
+            row: the position of it that the next pair begins with [B, 1, W].
             later: owe rows that a pass would have to make.
         """
         self._owed = None
@@ -189,7 +200,7 @@ class Drafter:
         if not later:
             self._make_owed()
             self._owed = None
-        self.hidden = verified[:, accepted : accepted + 1]
+        self.hidden = row
 
     def _settle_on_drafts(self, accepted: int) -> None:
         cut_head(self._head.layers, self._caches, self._checkpoint + accepted + 1)

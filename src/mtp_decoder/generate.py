@@ -7,7 +7,7 @@ drafts, they may hold that one, too: the next step is under way while a token is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, cast
 
 import mlx.core as mx
@@ -186,14 +186,15 @@ def emit(
         while True:
             new = len(outcome.tokens)
             left = new if max_tokens < 0 else min(new, max_tokens - done)
-            tail = session.history[-(new + ends_at.reach) :]
-            count = ends_at.until(tail[: len(tail) - new + left], left, done)
-            ends = count < len(outcome.tokens) or ends_at.ended_after is not None
-            if count < len(outcome.tokens):
+            count = _until(ends_at, session.history, new, left, done)
+            ends = count < new or ends_at.ended_after is not None
+            if count < new:
                 session.cut(count)
             handed_out = 0
             try:
-                for token, row in zip(outcome.tokens[:count], outcome.logprobs, strict=False):
+                for token, row in zip(
+                    outcome.tokens[:count], _rows(outcome.logprobs), strict=False
+                ):
                     handed_out += 1
                     yield token, row, handed_out <= outcome.accepted
             finally:
@@ -218,6 +219,19 @@ def emit(
                 on_round(outcome)
     finally:
         session.land()
+
+
+def _until(ends_at: Stops, history: Sequence[int], new: int, left: int, done: int) -> int:
+    """How many of the last `new` tokens are emitted: up to a stop, and at most those `left`."""
+    if not ends_at.any:
+        return left
+    tail = history[-(new + ends_at.reach) :]
+    return ends_at.until(tail[: len(tail) - new + left], left, done)
+
+
+def _rows(logprobs: mx.array) -> Iterable[mx.array]:
+    """The rows of logprobs [n, V]. One is iterated over by way of a split, which takes longer."""
+    return logprobs if len(logprobs) > 1 else (logprobs.squeeze(0),)
 
 
 def _drafts(source: DraftSource, history: Sequence[int], k: int) -> list[int]:

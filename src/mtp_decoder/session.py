@@ -59,7 +59,8 @@ class Verification:
 
     `position` is the first draft's in the sequence; `laws` are the probabilities [K, V] the
     drafts were drawn from, None if they were not drawn so; `verdict` is what they will be judged
-    by, where logits and position settle it; other logits need another one, or None.
+    by, where logits and position settle it; other logits need another one, or None. `rows` are the
+    residual's positions, [1, 1, W] each, where a head waits for one of them.
     """
 
     drafts: tuple[int, ...]
@@ -68,6 +69,7 @@ class Verification:
     position: int
     laws: mx.array | None = None
     verdict: Verdict | None = None
+    rows: tuple[mx.array, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -491,10 +493,12 @@ class Session:
             logits = self._verifier.logits(hidden)[0]
             position = opened.length + 1
             told = verdict(logits, position, self._rule, self._processing)
+            # Here, since to cut one out later takes MLX's thread a turn of its own.
+            rows = () if self._drafter is None else tuple(mx.split(hidden, tokens.shape[1], axis=1))
             self._verified = Verification(
-                tuple(opened.drafts), hidden, logits, position, opened.laws, told
+                tuple(opened.drafts), hidden, logits, position, opened.laws, told, rows
             )
-            mx.eval(logits, hidden, told, arrays_of(self._caches))
+            mx.eval(logits, hidden, told, rows, arrays_of(self._caches))
         return self._verified
 
     def accept(self) -> Acceptance:
@@ -531,7 +535,7 @@ class Session:
             RewindError: more drafts accepted than the round holds, fewer than none, or tokens
                 that are not the accepted drafts and one more.
         """
-        self._require_usable()
+        self._require_usable(pay=False)  # settling drops what is owed, or owes it again
         verified, window = self._require_verified(), self._window
         held = 1 if window is None else window.kept
         keep = outcome.accepted + 1
@@ -560,9 +564,9 @@ class Session:
             self._length -= held - keep
             if self._drafter is not None:
                 later = more and self._quantisation is None  # rows may be quantised by then
-                self._drafter.settle(
-                    verified.drafts, outcome.accepted, verified.hidden, later=later
-                )
+                drafts, accepted = verified.drafts, outcome.accepted
+                row = verified.rows[accepted]
+                self._drafter.settle(drafts, accepted, verified.hidden, row=row, later=later)
             self._sync()
         if self._settled is None:
             self.counters.count_round(len(verified.drafts), outcome.accepted)
@@ -600,7 +604,7 @@ class Session:
         Raises:
             RewindError: no settled round, or it did not emit that many (at least one).
         """
-        self._require_closed()
+        self._require_closed(pay=False)
         settled = self._settled
         if settled is None or not 1 <= emitted <= len(settled.tokens):
             raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")

@@ -9,14 +9,17 @@ import mlx.core as mx
 
 from mtp_decoder.errors import RewindError
 from mtp_decoder.rewind import Rewind, make_undo
+from mtp_decoder.submitting import by_parts
 from mtp_decoder.target import Target
 
 
 def forward(target: Target, tokens: mx.array, caches: Sequence[Any]) -> mx.array:
     """Run the target over tokens [B, T]; returns the residual after the last layer [B, T, W]."""
-    x = target.embed(tokens)
+    x, early = target.embed(tokens), by_parts()
     for layer, cache in zip(target.layers, caches, strict=True):
         x = layer(x, tokens, cache)
+        if early:
+            mx.async_eval(x)
     return x
 
 
@@ -35,13 +38,13 @@ class Window:
             make_undo(index, layer, cache, strategy)
             for index, (layer, cache) in enumerate(zip(target.layers, caches, strict=True))
         ]
-        self._tokens = mx.zeros((1, 0), mx.int32)
+        self._tokens: mx.array | None = None
         self._kept = 0
 
     @property
     def width(self) -> int:
         """Positions the pass ran over."""
-        return self._tokens.shape[1]
+        return 0 if self._tokens is None else self._tokens.shape[1]
 
     @property
     def kept(self) -> int:
@@ -51,9 +54,11 @@ class Window:
     def run(self, tokens: mx.array) -> mx.array:
         """Verify tokens [B, T]; returns the residual after the last layer [B, T, W]."""
         self._tokens, self._kept = tokens, tokens.shape[1]
-        x = self._target.embed(tokens)
+        x, early = self._target.embed(tokens), by_parts()
         for undo in self._undos:
             x = undo.run(x, tokens)
+            if early:
+                mx.async_eval(x)
         return x
 
     def rewind(self, keep: int) -> None:
@@ -72,7 +77,7 @@ class Window:
         replay = self._strategy is Rewind.REPLAY
         for undo in self._undos:
             undo.rewind(0 if replay else keep)
-        if replay and keep:
+        if replay and keep and self._tokens is not None:
             forward(self._target, self._tokens[:, :keep], self._caches)
         self._kept = keep
 

@@ -119,7 +119,7 @@ def test_a_save(zoo: Zoo, tmp_path: Path) -> None:
         file.unlink(missing_ok=True)
         return _session(zoo)
 
-    assert _every_failure(make, lambda session: session.save(file)) == 3
+    assert _every_failure(make, lambda session: session.save(file)) >= 3
 
 
 def test_a_restore(zoo: Zoo, tmp_path: Path) -> None:

@@ -172,7 +172,13 @@ class Ours:
                 found.experts_read["expert_bytes"] = self._stores[0].expert_bytes
             return found
 
-        emitted = emit(session, prompt, num_draft_tokens=self._k, max_tokens=tokens, on_round=watch)
+        emitted = emit(
+            session,
+            prompt,
+            num_draft_tokens=self._k,
+            max_tokens=tokens,
+            on_round=watch if self._k else None,  # without drafts nothing is remembered
+        )
         return Started((token for token, _, _ in emitted), finish)
 
     def wait(self) -> None:

@@ -64,6 +64,7 @@ class Undo(Protocol):
         ...
 
 
+_ROWS = (KVCache, QuantizedKVCache)
 _RECURRENT = {
     Rewind.TAPE: TapeUndo,
     Rewind.RERUN: RerunUndo,
@@ -89,14 +90,15 @@ def make_undo(index: int, layer: Layer, cache: Any, strategy: Rewind) -> Undo:
     Raises:
         UnrewindableCacheError: no rewind is known for this kind of cache.
     """
-    if isinstance(cache, KVCache | QuantizedKVCache):
+    # Plain steps make one a layer and token: the commonest first, and no union made anew.
+    if isinstance(cache, ArraysCache) and _is_recurrent(layer):
+        return _RECURRENT[strategy](layer, cache)
+    if isinstance(cache, _ROWS):
         return KVUndo(layer, cache)
     if isinstance(cache, RotatingKVCache) and cache.keep == 0:
         return RingUndo(layer, cache)
     if isinstance(cache, CacheList) and isinstance(layer, PooledLayer):
         return PooledUndo(layer, cache, layer.pooled_ratio)
-    if isinstance(cache, ArraysCache) and _is_recurrent(layer):
-        return _RECURRENT[strategy](layer, cache)
     raise UnrewindableCacheError(
         f"layer {index}: no rewind is known for a {type(cache).__name__} of a "
         f"{type(layer).__name__}; decode with num_draft_tokens=0"
@@ -110,8 +112,9 @@ def check_head_rewindable(layers: Sequence[Layer], caches: Sequence[Any]) -> Non
         UnrewindableCacheError: names the first such layer of the head and its cache's class.
     """
     for index, (layer, cache) in enumerate(zip(layers, caches, strict=True)):
-        rows = isinstance(cache, KVCache | QuantizedKVCache)
-        if not rows and not (isinstance(cache, CacheList) and isinstance(layer, PooledLayer)):
+        if not isinstance(cache, _ROWS) and not (
+            isinstance(cache, CacheList) and isinstance(layer, PooledLayer)
+        ):
             raise UnrewindableCacheError(
                 f"head layer {index}: no rewind is known for a {type(cache).__name__}; "
                 "decode with num_draft_tokens=0"

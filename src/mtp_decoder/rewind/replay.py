@@ -18,7 +18,6 @@ class ReplayUndo(RecurrentUndo):
 
     def run(self, x: mx.array, tokens: mx.array) -> mx.array:
         """The layer's forward pass; nothing needs to be remembered."""
-        self.tokens = tokens
         return self.layer(x, tokens, self.cache)
 
     def rewind(self, keep: int) -> None:
