@@ -28,10 +28,14 @@ class Drafts:
 
 
 class Verdict(NamedTuple):
-    """What is judged by: the token [K+1] of every row, and its log-probabilities [K+1, V]."""
+    """What is judged by: the token [K+1] of every row, and log-probabilities.
+
+    `logprobs` are those of the first row [1, V], of the first two, and so on: to cut the rows that
+    stand out of all of them later would take MLX's thread a turn of its own.
+    """
 
     tokens: mx.array
-    logprobs: mx.array
+    logprobs: tuple[mx.array, ...]
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ def verdict(logits: mx.array, position: int, rule: Rule, processing: Processing)
     """
     if processing.active or not hasattr(rule, "tell"):
         return None
-    return Verdict(cast("Told", rule).tell(logits, position), normalise(logits))
+    rows = normalise(logits)
+    prefixes = (*(rows[:count] for count in range(1, len(rows))), rows)
+    return Verdict(cast("Told", rule).tell(logits, position), prefixes)
 
 
 def accept(
@@ -81,11 +87,11 @@ def accept(
     if processing.active:
         return _accept_row_by_row(drafts, logits, history, rule, processing)
     if told is not None:
-        tokens, logprobs = while_equal(told.tokens, drafts.tokens), told.logprobs
+        tokens = while_equal(told.tokens, drafts.tokens)
+        rows = told.logprobs[len(tokens) - 1]
     else:
         tokens = rule.judge(drafts.tokens, logits, drafts.position, drafts.laws)
-        logprobs = normalise(logits)
-    rows = logprobs if len(tokens) == len(logprobs) else logprobs[: len(tokens)]
+        rows = normalise(logits)[: len(tokens)]
     return Acceptance(len(tokens) - 1, tuple(tokens), rows)
 
 

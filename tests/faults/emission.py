@@ -222,7 +222,7 @@ def _logprobs_of_the_last_rows(patch: pytest.MonkeyPatch) -> None:
     edit(
         patch,
         accepting.accept,
-        ("logprobs[: len(tokens)]", "logprobs[-len(tokens) :]"),
+        ("told.logprobs[len(tokens) - 1]", "told.logprobs[-1][-len(tokens) :]"),
     )
 
 

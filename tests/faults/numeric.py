@@ -91,8 +91,8 @@ def _drops_state(patch: pytest.MonkeyPatch) -> None:
         patch,
         gated_delta.scan,
         (
-            "state, rows = cache[RECURRENT], []",
-            "state, rows = [cache[RECURRENT], None][length > 1], []",
+            "state = inputs.a, inputs.b, cache[RECURRENT]",
+            "state = inputs.a, inputs.b, [cache[RECURRENT], None][length > 1]",
         ),
     )
 

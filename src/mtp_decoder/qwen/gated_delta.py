@@ -60,18 +60,20 @@ def scan(
         window = mx.zeros(shape, inputs.qkv.dtype)
     history = mx.concatenate([window, inputs.qkv], axis=1)
     q, k, v = _convolve(mixer, history, length)
-    pieces = [slice(0, length)] if states is None else [slice(t, t + 1) for t in range(length)]
-    state, rows = cache[RECURRENT], []
-    for piece in pieces:
-        a, b = inputs.a[:, piece], inputs.b[:, piece]
-        y, state = update(mixer, q[:, piece], k[:, piece], v[:, piece], a, b, state)
-        rows.append(y)
-        if states is not None:
-            end = piece.stop
+    a, b, state = inputs.a, inputs.b, cache[RECURRENT]
+    if states is None:
+        y, state = update(mixer, q, k, v, a, b, state)
+    else:
+        rows: list[mx.array] = []
+        for end in range(1, length + 1):
+            q_t, k_t, v_t, a_t, b_t = (part[:, end - 1 : end] for part in (q, k, v, a, b))
+            y, state = update(mixer, q_t, k_t, v_t, a_t, b_t, state)
+            rows.append(y)
             states.append((mx.contiguous(history[:, end : end + window.shape[1]]), state))
+        y = mx.concatenate(rows, axis=1)
     cache[CONV] = mx.contiguous(history[:, length:])
     cache[RECURRENT] = state
-    return mx.concatenate(rows, axis=1) if len(rows) > 1 else rows[0]
+    return y
 
 
 def finish(mixer: Any, y: mx.array, inputs: Projections) -> mx.array:
