@@ -130,7 +130,7 @@ are this one computer's; ratios within the run are what to look at.
 | load before a run | {min(loads):.1f} to {max(loads):.1f} processes (one-minute mean; a run itself is 1 or more) |
 
 Arms that are compared take turns, forwards and backwards (A B C C B A), each turn in a fresh process
-that decodes the same prompt once to warm up. A figure is the median of the turns, with the least and
+that decodes the same prompt once to warm up.{_sliced(rows)} A figure is the median of the turns, with the least and
 the largest in brackets; a ratio is taken turn by turn. It is withheld (–) if a process failed, if
 drafts were never made or never rejected, if experts on disk were never read, or if the middle half of
 its runs spreads over more than {WIDEST:.0%} of the median, or {WIDEST_OF_A_PHASE:.0%} for times by phase;
@@ -144,6 +144,18 @@ their first j drafts, over c, what the round's draft and verify passes cost in p
 measured. The formula is theorem 3.8 of Leviathan, Kalman and Matias, "Fast Inference from Transformers
 via Speculative Decoding" (ICML 2023), without its assumptions that drafts are accepted independently
 and that a pass over K + 1 positions costs what a step does."""
+
+
+def _sliced(rows: Rows) -> str:
+    """Which blocks' arms share a process: those whose memory nobody could tell apart."""
+    blocks = dict.fromkeys(run.block for run in rows.runs if "peak" not in run.bytes)
+    if not blocks:
+        return ""
+    return (
+        f" In {' and '.join(f'“{block}”' for block in blocks)} all arms of a turn\n"
+        "share the process and take turns of a few tokens there, so that what slows the computer down "
+        "for a\nsecond slows them all down."
+    )
 
 
 def _again(rows: Rows) -> str:
@@ -203,7 +215,10 @@ def _beside(rows: Rows, cells: Sequence[Cell]) -> str:
         ]
         text += (
             f"At K=0 `{MLX_LM}` is its `generate_step`. Where drafts differ, so do accepts; the "
-            "speed of a runtime is of its own loop.\n\n" + markdown(head, lines)
+            "speed of a runtime is of its own loop, which its file in `bench/peers` names. One with "
+            "model classes of its own, or another version of mlx-lm, may round to other tokens at "
+            "K=0 already. Which of them decode right is not measured here.\n\n"
+            + markdown(head, lines)
         )
     absent = [f"- {name}: {why}." for name, why in rows.header.absent.items()]
     if absent:

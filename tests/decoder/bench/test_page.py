@@ -42,6 +42,20 @@ def test_computer_and_versions(rows: Rows) -> None:
     assert "![Speed-up against K, beside the limit](p.svg)" in text
 
 
+def test_arms_that_shared_a_process(rows: Rows) -> None:
+    """The page says which they are, and says nothing of their memory."""
+    shared = [
+        run(arm, turn, block="c", bytes={"remembered": 300})
+        for turn in (0, 1)
+        for arm in (STOCK, PLAIN)
+    ]
+    text = page(rows_of([*shared, *RUNS]), "p.svg")
+    assert " In “c” all arms of a turn\nshare the process" in text
+    assert "| c | code | 0 | mlx-lm |" in text
+    assert "| m | 0 | tape | 300 B | 300 B | 1.0 MiB | 2.0 MiB |" in text
+    assert "share the process" not in page(rows, "p.svg")
+
+
 @pytest.mark.parametrize(
     "line",
     [
