@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from measuring import serve
+from measuring import one_of_a_batch, serve
 
 
 class FlytoMlx:
@@ -46,14 +46,8 @@ class FlytoMlx:
 
     def decode(self, prompt: list[int], tokens: int) -> Iterator[int]:
         """As `measuring.Loop` has it."""
-        from mlx_lm.generate import BatchGenerator
-
         self._rounds = []
-        generator = BatchGenerator(self._model)
-        generator.insert([prompt], max_tokens=[tokens])
-        while responses := generator.next_generated():
-            yield from (response.token for response in responses)
-        generator.close()
+        return one_of_a_batch(self._model, prompt, tokens)
 
     def rounds(self) -> Sequence[tuple[int, int]]:
         """As `measuring.Loop` has it."""

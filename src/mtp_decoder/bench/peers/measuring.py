@@ -37,6 +37,17 @@ class Loop(Protocol):
         ...
 
 
+def one_of_a_batch(model: Any, prompt: list[int], tokens: int) -> Iterator[int]:
+    """Greedy tokens of mlx-lm's `BatchGenerator` with one sequence, for runtimes that patch it."""
+    from mlx_lm.generate import BatchGenerator
+
+    generator = BatchGenerator(model)
+    generator.insert([prompt], max_tokens=[tokens])
+    while responses := generator.next_generated():
+        yield from (response.token for response in responses)
+    generator.close()
+
+
 def take(loop: Loop, prompt: list[int], tokens: int) -> dict[str, Any]:
     """Decode so many tokens after a prompt; returns the measured fields of a row."""
     mx.reset_peak_memory()
