@@ -223,8 +223,6 @@ def emit(
 
 def _until(ends_at: Stops, history: Sequence[int], new: int, left: int, done: int) -> int:
     """How many of the last `new` tokens are emitted: up to a stop, and at most those `left`."""
-    if not ends_at.any:
-        return left
     tail = history[-(new + ends_at.reach) :]
     return ends_at.until(tail[: len(tail) - new + left], left, done)
 

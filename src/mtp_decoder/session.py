@@ -277,25 +277,26 @@ class Session:
 
     def _run_prompt(self, tokens: list[int], history: list[int]) -> Round:
         """Run tokens through target and head, and emit the token after the history."""
-        with self.counters.phase("prefill"), self._or_as_before():
-            if through_whole_layers(self._target.layers, len(tokens)):
-                hidden = self._prefill_layers(tokens)
-            else:
-                hidden = self._prefill_chunks(tokens)
-            logits = self._target.logits(hidden[:, -1:])[0]
-            self._processing.begin(len(history))
-            none = Drafts((), self._length)
-            outcome = accept(none, logits, history, self._rule, self._processing)
-            self._sync(logits, outcome.logprobs)
-            self._processing.settle([*history, outcome.tokens[0]])  # a stranger's code may fail
-        self.history = [*history, outcome.tokens[0]]
+        with self._or_as_before():
+            with self.counters.phase("prefill"):
+                if through_whole_layers(self._target.layers, len(tokens)):
+                    hidden = self._prefill_layers(tokens)
+                else:
+                    hidden = self._prefill_chunks(tokens)
+                logits = self._target.logits(hidden[:, -1:])[0]
+                self._processing.begin(len(history))
+                none = Drafts((), self._length)
+                outcome = accept(none, logits, history, self._rule, self._processing)
+                self._sync(logits, outcome.logprobs)
+                self._processing.settle([*history, outcome.tokens[0]])  # strangers' code may fail
+            self.history = [*history, outcome.tokens[0]]
         self._window = self._verified = self._settled = None
         return Round((), 0, outcome.tokens, logits, outcome.logprobs)
 
     @contextmanager
     def _or_as_before(self) -> Generator[None]:
-        """Put caches and length back if the enclosed lines fail."""
-        length, drafter = self._length, self._drafter
+        """Put caches, length and history back if the enclosed lines fail."""
+        length, drafter, history = self._length, self._drafter, self.history
         caches, head_caches = list(self._caches), list(self._head_caches)
         head = None if drafter is None else drafter.place
         window, followed = None, self._processing.prompt_length
@@ -310,7 +311,7 @@ class Session:
                 else:
                     self._take_up(caches, head_caches)
                     window.abandon()
-                self._length = length
+                self._length, self.history = length, history
                 if drafter is not None and head is not None:
                     drafter.go_back(head)
                 self._sync()
@@ -535,7 +536,7 @@ class Session:
             RewindError: more drafts accepted than the round holds, fewer than none, or tokens
                 that are not the accepted drafts and one more.
         """
-        self._require_usable(pay=False)  # settling drops what is owed, or owes it again
+        self._require_usable()
         verified, window = self._require_verified(), self._window
         held = 1 if window is None else window.kept
         keep = outcome.accepted + 1
@@ -604,7 +605,7 @@ class Session:
         Raises:
             RewindError: no settled round, or it did not emit that many (at least one).
         """
-        self._require_closed(pay=False)
+        self._require_closed()
         settled = self._settled
         if settled is None or not 1 <= emitted <= len(settled.tokens):
             raise RewindError(f"cannot cut the last round to {emitted} emitted tokens")

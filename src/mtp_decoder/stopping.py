@@ -21,8 +21,7 @@ class Stops:
         stop_sequences: token sequences that end it.
         text: the text so far, with its stop strings.
 
-    `any` says whether there is anything to look for. `ended_after` is how many tokens were emitted
-    when a stop ended them; None until then.
+    `ended_after` is how many tokens were emitted when a stop ended them; None until then.
 
     Raises:
         DecoderError: an empty stop, or not the nesting asked for.
@@ -46,7 +45,6 @@ class Stops:
             raise DecoderError("a stop sequence is empty")
         self._stops = stops
         self._text = text
-        self.any = bool(stops) or text is not None
         self.ended_after: int | None = None
 
     @property
@@ -62,7 +60,7 @@ class Stops:
             new: tokens of the block; at least one.
             done: tokens emitted before it.
         """
-        if not self.any:
+        if self._text is None and not self._stops:
             return new
         for count in range(1, new + 1):
             if self._ends(tail[: len(tail) - new + count], done + count):

@@ -16,10 +16,10 @@ from mtp_decoder.target import Target
 def forward(target: Target, tokens: mx.array, caches: Sequence[Any]) -> mx.array:
     """Run the target over tokens [B, T]; returns the residual after the last layer [B, T, W]."""
     x, early = target.embed(tokens), by_parts()
-    for layer, cache in zip(target.layers, caches, strict=True):
+    for index, (layer, cache) in enumerate(zip(target.layers, caches, strict=True)):
+        if early and index:
+            mx.async_eval(x)  # the last layer's, too, would compute what a replay never reads
         x = layer(x, tokens, cache)
-        if early:
-            mx.async_eval(x)
     return x
 
 
@@ -55,10 +55,10 @@ class Window:
         """Verify tokens [B, T]; returns the residual after the last layer [B, T, W]."""
         self._tokens, self._kept = tokens, tokens.shape[1]
         x, early = self._target.embed(tokens), by_parts()
-        for undo in self._undos:
-            x = undo.run(x, tokens)
-            if early:
+        for index, undo in enumerate(self._undos):
+            if early and index:
                 mx.async_eval(x)
+            x = undo.run(x, tokens)
         return x
 
     def rewind(self, keep: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 from mlx_lm.sample_utils import make_logits_processors
 
@@ -92,6 +93,33 @@ def test_a_turn(zoo: Zoo) -> None:
         return session, grammar
 
     assert _every_failure(make, lambda session: session.extend(PROMPT[:5])) >= 4
+
+
+def test_a_turn_that_ends_in_an_interrupt(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn is whole or not at all where Ctrl-C falls into waiting for what it submitted."""
+    wait, raised = mx.synchronize, 0
+    for number in range(1, MOST):
+        session, grammar = _session(zoo, "match")
+        session.round(2)
+        before, history, told = session.state(), list(session.history), list(grammar.tokens)
+        calls = iter(range(1, number))
+
+        def interrupted(*given: Any, calls: Any = calls) -> None:
+            if next(calls, None) is None:
+                raise KeyboardInterrupt
+            wait(*given)
+
+        monkeypatch.setattr(mx, "synchronize", interrupted)
+        try:
+            session.extend(PROMPT[:5])
+            break
+        except KeyboardInterrupt:
+            raised += 1
+        finally:
+            monkeypatch.setattr(mx, "synchronize", wait)
+        assert (session.history, grammar.tokens) == (history, told)
+        require_equal(session.state(), before, what="the state before the turn")
+    assert raised >= 2
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 4])

@@ -1,11 +1,11 @@
 """Generation: end of text and stop sequences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from mtp_conformance.exactness import require_equal
-from mtp_decoder import Session, emit, generate_step, make_prompt_cache
+from mtp_decoder import Session, Stops, emit, generate_step, make_prompt_cache
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, Plain, Source, head_lengths, target_arrays
 
@@ -95,3 +95,22 @@ def test_the_head_follows(zoo: Zoo, plain: Callable[..., Plain], place: int) -> 
     )
     pairs = len(PROMPT) + len(list(emitted)) - 2
     assert head_lengths(cache, target, head) == [pairs, pairs]
+
+
+class AfterThree(Stops):
+    """Ends after three tokens, whatever they are."""
+
+    def until(self, tail: Sequence[int], new: int, done: int) -> int:
+        """See the class."""
+        del tail
+        count = min(new, 3 - done)
+        self.ended_after = 3 if done + count == 3 else None
+        return count
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_stops_of_a_caller(zoo: Zoo, plain: Callable[..., Plain], k: int) -> None:
+    """Stops that look for nothing in a list are asked all the same."""
+    stream, session = plain("gdn").tokens(8), Session(*zoo("gdn"))
+    emitted = emit(session, PROMPT, num_draft_tokens=k, max_tokens=8, stops=AfterThree())
+    assert [token for token, *_ in emitted] == stream[:3]

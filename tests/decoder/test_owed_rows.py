@@ -10,7 +10,16 @@ import mlx.core as mx
 import pytest
 
 from mtp_conformance.exactness import require_equal
-from mtp_decoder import DecoderError, Session, Stops, StreakFallback, emit, make_prompt_cache
+from mtp_decoder import (
+    CacheMismatchError,
+    DecoderError,
+    Session,
+    Stops,
+    StreakFallback,
+    emit,
+    make_prompt_cache,
+)
+from mtp_decoder.drafting import Drafter
 from mtp_decoder.state import arrays_of
 from tests.decoder.conftest import Decoding, Zoo
 from tests.decoder.helpers import (
@@ -339,6 +348,36 @@ def test_a_close_that_fails_once(
     _play(other, run, [(2, 2)], more=False)
     state = Session(target, head, prompt_cache=cache).state()
     require_equal(state, other.state(), what=WAIT)
+
+
+@pytest.mark.parametrize(("policy", "taken"), [("draft", 4), ("target", 2)])
+def test_a_cut_that_is_interrupted(
+    zoo: Zoo,
+    plain: Callable[..., Plain],
+    monkeypatch: pytest.MonkeyPatch,
+    policy: str,
+    taken: int,
+) -> None:
+    """A cut that ends half-way leaves caches that no other session takes for whole ones.
+
+    The target is cut by then, the head is not: were its row still owed, the lengths would agree.
+    """
+    run, (target, head) = plain("attn"), zoo("attn")
+    cache = make_prompt_cache(target, head)
+    session = Session(target, head, prompt_cache=cache, head_rows=policy)
+    source = Source(run.tokens(20))
+    emitted = emit(session, PROMPT, num_draft_tokens=3, draft_source=source)
+    assert [next(emitted)[0] for _ in range(taken)] == run.tokens(taken)
+    assert _owes(session)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Drafter, "settle", interrupted)
+        emitted.close()
+    with pytest.raises(CacheMismatchError):
+        Session(target, head, prompt_cache=cache)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

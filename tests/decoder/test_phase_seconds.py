@@ -235,7 +235,7 @@ def test_judging_comes_with_the_pass(zoo: Zoo) -> None:
         session.prefill(PROMPT)
         told = session.verify(session.draft(2)).verdict
         assert told is not None
-        assert pending([*told]) == 0
+        assert pending([told.tokens, *told.logprobs]) == 0
         assert told.tokens[0].item() == session.accept().tokens[0]
     others: list[dict[str, Any]] = [
         {"sampler": lambda p: mx.argmax(p, axis=-1)},
