@@ -37,7 +37,8 @@ def test_reads_once(oracles: Oracles, cell: Cell, witness: Witness) -> None:
         outcome = session.prefill(group.prompt)
         reads, head = as_counts(outcome.counters, "expert_reads", "head_expert_reads")
         what = f"the prompt with experts in memory, against chunks of {step}"
-        compared = require_equal(session.state(), group.plain_state(0), what=what)
+        with oracles.bits_against_prefill(group, 0):  # a chunk of another width may round otherwise
+            compared = require_equal(session.state(), group.plain_state(0), what=what)
         assert reads <= sizes.count, f"chunks of {step}: {reads} reads of {sizes.count} experts"
         assert head <= sizes.head_count, f"chunks of {step}: {head} reads of the head's experts"
         witness.add(compared=compared, reads=reads, head_reads=head)

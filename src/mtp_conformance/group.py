@@ -163,6 +163,12 @@ class Group:
             self._direct[rounds] = session.state()
         return self._direct[rounds]
 
+    def direct_state_in_pieces(self, rounds: int, size: int) -> State:
+        """As `direct_state`, in passes of so many tokens by a runtime that lets one choose."""
+        session = self.open(Options(prefill_step_size=size))
+        session.prefill([*self.prompt, *self.stream(rounds)])
+        return session.state()
+
     def never_rejected_state(self, accepted: Sequence[Sequence[int]]) -> State:
         """State after rounds that were given the accepted drafts alone, all of them right."""
         return self._twin(tuple(tuple(drafts) for drafts in accepted))[1]

@@ -29,6 +29,10 @@ class SessionFileError(DecoderError):
     """A file that no session can be restored from, or saved to; names the file and the reason."""
 
 
+class MissingKernelError(DecoderError):
+    """Something this device's backend of mlx has no kernel for; names it and what to do."""
+
+
 class ExpertReadError(DecoderError):
     """An expert that cannot be read from disk (any more); names the file and what to do."""
 

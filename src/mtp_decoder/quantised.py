@@ -16,7 +16,7 @@ from typing import Any, cast
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, QuantizedKVCache
 
-from mtp_decoder.errors import DecoderError
+from mtp_decoder.errors import DecoderError, MissingKernelError
 from mtp_decoder.target import Head, Target
 from mtp_decoder.window import forward
 
@@ -50,18 +50,30 @@ class KVQuantisation:
             raise DecoderError(f"quantized_kv_start must be 0 or more, not {self.start!r}")
 
     def check(self, target: Target, head: Head | None) -> None:
-        """Refuse a model whose keys and values cannot be stored so; runs one token.
+        """Refuse a model whose keys and values cannot be stored so; runs two tokens.
 
         Raises:
             DecoderError: names the first such layer and the reason.
+            MissingKernelError: mlx cannot compute with rows stored so on this device.
         """
         token, caches = mx.array([[0]]), target.make_cache()
         hidden = forward(target, token, caches)
         self._check(caches, "layer")
+        own = head.make_cache() if head is not None else []
         if head is not None:
-            own = head.make_cache()
             head(hidden, token, own)
             self._check(own, "head layer")
+        try:  # a second token reads the first one's rows
+            hidden = forward(target, token, [self.quantised(cache) for cache in caches])
+            if head is not None:
+                mx.eval(head(hidden, token, [self.quantised(cache) for cache in own]))
+            mx.eval(hidden)
+        except RuntimeError as error:
+            raise MissingKernelError(
+                f"mlx cannot compute with keys and values of {self.bits} bits in groups of "
+                f"{self.group_size} on {mx.default_device()}: {error}; decode without kv_bits, or "
+                "with another kv_group_size"
+            ) from error
 
     def _check(self, caches: Sequence[Any], what: str) -> None:
         sizes = ", ".join(map(str, GROUP_SIZES))

@@ -8,6 +8,8 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import KVCache, QuantizedKVCache, RotatingKVCache
 
+from mtp_conformance import Cell, Oracles, Unsupported
+from mtp_conformance.adapters.builtin import BuiltinRuntime, zoo_materials
 from mtp_conformance.exactness import require_equal
 from mtp_decoder import (
     CacheMismatchError,
@@ -19,6 +21,7 @@ from mtp_decoder import (
     generate_step,
     make_prompt_cache,
 )
+from mtp_decoder.errors import MissingKernelError
 from mtp_decoder.qwen.load import Loaded
 from tests.decoder.conftest import Zoo
 from tests.decoder.helpers import PROMPT, STRATEGIES, OtherCaches, scripted, target_arrays
@@ -239,6 +242,23 @@ def test_refused_heads(models: Models) -> None:
     other.make_cache = lambda: [RotatingKVCache(max_size=8) for _ in whole(head)]
     with pytest.raises(DecoderError, match="head layer 0: a RotatingKVCache cannot be quantised"):
         Session(target, other, **KV)
+
+
+def test_a_backend_without_the_kernel(
+    models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where mlx has no product with such rows a session is refused, and a case unsupported."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise RuntimeError("[quantized_matmul] No implementation for problem shape: 1x1x32x4")
+
+    monkeypatch.setattr(mx, "quantized_matmul", missing)
+    with pytest.raises(MissingKernelError, match=r"8 bits in groups of 32 on .*: .* without kv_"):
+        Session(*models("mlx-lm"), **KV)
+    oracles = Oracles(BuiltinRuntime(), zoo_materials(tmp_path))
+    extra = (("kv_bits", 8), ("kv_group_size", 32))
+    with pytest.raises(Unsupported, match="No implementation for problem shape"):
+        oracles.group(Cell("gdn-wide+mlx-lm", "tape", 1, None, "float32", 2, extra))
 
 
 @pytest.mark.parametrize("settings", [{}, {**KV, "kv_bits": 4}])

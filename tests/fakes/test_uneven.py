@@ -11,15 +11,21 @@ import pytest
 from conformance.control.test_rows import test_block_equals_steps as rows_case
 from conformance.control.test_rows import test_row_exact as row_exact_case
 from conformance.emit.test_budget import test_budget as budget_case
+from conformance.experts.test_grouped import test_equals_ungrouped as sorted_case
+from conformance.experts.test_prefill import test_reads_once as chunks_case
+from conformance.lifecycle.test_continue import test_after_rounds as turn_case
 from conformance.rewind.test_state import test_one_round as state_case
 from conformance.stream.test_greedy import test_guessed_drafts as stream_case
 from mtp_conformance import Cell, Inconclusive, Oracles, Witness
 from mtp_conformance.adapters import builtin
-from mtp_conformance.exactness import StateDiffers
+from mtp_conformance.adapters.builtin import BuiltinRuntime
+from mtp_conformance.exactness import StateDiffers, same_state
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.protocol import Capability, Description
+from mtp_conformance.group import target_arrays
+from mtp_conformance.oracles import key_of
+from mtp_conformance.protocol import Capability, Description, Options
 from mtp_decoder.session import Round, Session
-from tests.fakes.uneven import UnevenRuntime
+from tests.fakes.uneven import UnevenRuntime, few_values
 
 CELL = Cell("ple", "tape", 3, 1, "float32", 5)
 
@@ -31,6 +37,17 @@ class _WithoutTheMode(UnevenRuntime):
         """As the runtime, without the capability."""
         card = super().describe()
         return replace(card, capabilities=card.capabilities - {Capability.ROW_EXACT})
+
+
+class _EvenUnsorted(UnevenRuntime):
+    """A runtime on which products round otherwise but those of rows as they come."""
+
+    def open(self, model: str, checkpoint: Path, options: Options) -> builtin.BuiltinSession:
+        """As the runtime, or evenly."""
+        even = options.group_experts == "off"
+        return (BuiltinRuntime.open if even else UnevenRuntime.open)(
+            self, model, checkpoint, options
+        )
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +62,13 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory) -> Oracles:
     """Oracles that leave it to the case."""
     folder = tmp_path_factory.mktemp("zoo")
     return Oracles(UnevenRuntime(), builtin.zoo_materials(folder))
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Oracles:
+    """As `row_exact`, on a device where but few values of narrow passes round otherwise."""
+    folder = tmp_path_factory.mktemp("zoo")
+    return Oracles(UnevenRuntime(few_values), builtin.zoo_materials(folder), row_exact=True)
 
 
 @pytest.mark.parametrize("case", [rows_case, state_case, stream_case, row_exact_case])
@@ -84,10 +108,57 @@ def test_a_wrong_prefill_is_no_rounding(
     prefill = Session.prefill
 
     def forgetful(self: Session, prompt: Sequence[int]) -> Round:
-        return prefill(self, [*prompt[:-1], (prompt[-1] + 1) % 256] if len(prompt) > 9 else prompt)
+        return prefill(self, _last_wrong(prompt) if len(prompt) > 9 else prompt)
 
     key = ordinary.group(CELL).key
     assert not ordinary.prefill_exact(key)
     monkeypatch.setattr(Session, "prefill", forgetful)
     broken = Oracles(UnevenRuntime(), builtin.zoo_materials(tmp_path))
     assert broken.prefill_exact(key)
+
+
+def test_few_values_of_narrow_passes_are_open_too(few: Oracles) -> None:
+    """A next turn is a narrow pass over prompt tokens: a prompt in one pass may look exact."""
+    cell = Cell("gdn", "tape", None, None, "float32", 1)
+    wide = few.fresh_group(few.group(cell).key._replace(prompt_length=11))
+    assert same_state(target_arrays(wide.direct_state(3)), target_arrays(wide.plain_state(3)))
+    with pytest.raises(Inconclusive, match="one pass over many tokens"):
+        turn_case(few, cell, Witness())
+
+
+def test_chunks_of_a_prompt_are_promised_nothing(row_exact: Oracles) -> None:
+    """Experts on disk or not: chunks of another width may round otherwise."""
+    with pytest.raises(Inconclusive, match="one pass over many tokens"):
+        chunks_case(row_exact, Cell("gdn-moe", "tape", None, None, "float32", 5), Witness())
+
+
+def test_sorted_rows_of_a_prompt_are_promised_nothing(tmp_path: Path) -> None:
+    """Nor do rows of a prompt that are sorted by expert have to be those that are not."""
+    oracles = Oracles(_EvenUnsorted(), builtin.zoo_materials(tmp_path), row_exact=True)
+    cell = Cell("gdn-moe", "tape", 31, None, "float32", 33)
+    with pytest.raises(Inconclusive, match="one pass over many tokens"):
+        sorted_case(oracles, cell, Witness(), "default")
+
+
+def _last_wrong(tokens: Sequence[int]) -> list[int]:
+    return [*tokens[:-1], (tokens[-1] + 1) % 256]
+
+
+def test_a_prompt_in_wrong_pieces_is_no_rounding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where narrow passes are apart by more than rounding, nothing is left open either."""
+    runtime = UnevenRuntime(few_values)
+    opened = runtime.open
+
+    def forgetful(model: str, checkpoint: Path, options: Options) -> builtin.BuiltinSession:
+        session = opened(model, checkpoint, options)
+        if options.prefill_step_size < 10:
+            prefill = session.prefill
+            monkeypatch.setattr(session, "prefill", lambda tokens: prefill(_last_wrong(tokens)))
+        return session
+
+    key = Cell("gdn", "tape", None, None, "float32", 1)
+    assert not Oracles(runtime, builtin.zoo_materials(tmp_path)).prefill_exact(key_of(key))
+    monkeypatch.setattr(runtime, "open", forgetful)
+    assert Oracles(runtime, builtin.zoo_materials(tmp_path)).prefill_exact(key_of(key))

@@ -26,7 +26,7 @@ from mtp_conformance.oracles import ExpertSizes, Materials
 from mtp_conformance.protocol import Capability, Description, Generated, Options, Outcome, Trial
 from mtp_conformance.verdict import Unsupported
 from mtp_decoder import HeadRows, Rewind, Sampling, Session, Stops, emit
-from mtp_decoder.errors import CheckpointError
+from mtp_decoder.errors import CheckpointError, MissingKernelError
 from mtp_decoder.experts import OffloadSettings, Shards, group, offload, stores_of
 from mtp_decoder.policy import Depth, make_policy
 from mtp_decoder.qwen.load import FAMILIES, load, load_with_facts, read_config
@@ -76,7 +76,8 @@ class BuiltinRuntime:
         """A new session; models are loaded once a process.
 
         Raises:
-            Unsupported: mlx-lm's experts in another type than float32 on the CPU backend.
+            Unsupported: mlx-lm's experts in another type than float32 on the CPU backend, or keys
+                and values quantised as this device's backend cannot compute with.
         """
         mlx_lm_experts = "+" in model and model.startswith(_EXPERTS)
         in_bfloat16 = checkpoint.name.endswith("bfloat16")
@@ -86,7 +87,10 @@ class BuiltinRuntime:
             target, head = load_experts(model, checkpoint, options)
         else:
             target, head = load_model(model, checkpoint)
-        session = session_of(target, head, options)
+        try:
+            session = session_of(target, head, options)
+        except MissingKernelError as error:
+            raise Unsupported(str(error)) from error
         return BuiltinSession(session, target, head, options, checkpoint)
 
 
