@@ -15,6 +15,7 @@ from mtp_conformance import (
     same_state,
     target_arrays,
 )
+from mtp_conformance.checked import CheckedSession
 from mtp_conformance.claims import require_round
 from mtp_conformance.grid import CLASS_MODELS, spread, with_trained
 from mtp_conformance.group import Group, State
@@ -52,28 +53,24 @@ def test_random_accepts(oracles: Oracles, cell: Cell, witness: Witness) -> None:
     script = [(k, chance.randint(0, k)) for k in chance.choices(range(DEEPEST + 1), k=ROUNDS)]
     try:
         try:
-            _against_steps(group, options, script, witness, view, every=CHECKED_EVERY)
+            session = _against_steps(group, options, script, witness, every=CHECKED_EVERY)
         except AssertionError:  # say in which round it began
-            _against_steps(group, options, script, Witness(), view, every=1)
+            _against_steps(group, options, script, Witness(), every=1)
             raise
     except AssertionError as error:
-        if oracles.condemns(
-            group.key, range(1, DEEPEST + 1), error, options.strategy, prefill=True
-        ):
+        if oracles.condemns(group.key, range(1, DEEPEST + 1), error, options.strategy):
             raise
         require_other_tails(group, options, script, witness, every=CHECKED_EVERY)
+    else:
+        emitted = 1 + sum(accepted + 1 for _, accepted in script)
+        with oracles.bits_against_prefill(group, DEEPEST, options.strategy):
+            witness.add(compared=_against_prefill(group, view, session, emitted))
     witness.require(accepted=ROUNDS // 10, rejected=ROUNDS // 10)
 
 
 def _against_steps(
-    group: Group,
-    options: Options,
-    script: Script,
-    witness: Witness,
-    view: Callable[[State], State],
-    *,
-    every: int,
-) -> None:
+    group: Group, options: Options, script: Script, witness: Witness, *, every: int
+) -> CheckedSession:
     session = group.prefilled(options)
     emitted = 1
     for number, (k, accepted) in enumerate(script, start=1):
@@ -91,8 +88,14 @@ def _against_steps(
             witness.add(compared=require_round(outcome, due, state, round=number))
         else:
             require_emitted(outcome, due, round=number)
+    return session
+
+
+def _against_prefill(
+    group: Group, view: Callable[[State], State], session: CheckedSession, emitted: int
+) -> int:
     direct, plain = group.direct_state(emitted - 1), group.plain_state(emitted - 1)
-    if same_state(target_arrays(direct), target_arrays(plain)):  # else prefills round otherwise
-        what = "one prefill over all tokens"
-        compared = require_equal(view(session.state()), view(direct), what=what, round=ROUNDS)
-        witness.add(compared=compared)
+    if not same_state(target_arrays(direct), target_arrays(plain)):
+        return 0  # prefills round otherwise
+    what = "one prefill over all tokens"
+    return require_equal(view(session.state()), view(direct), what=what, round=ROUNDS)

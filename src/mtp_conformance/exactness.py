@@ -94,9 +94,19 @@ class Comparison:
         """Every name that differs: in its bits, by being absent, or by being there."""
         return tuple(name for name, _ in self.differences) + self.missing + self.unexpected
 
+    @property
+    def in_values(self) -> bool:
+        """Whether all that differs are values of floats."""
+        absent = self.missing or self.unexpected
+        return not absent and all(found.ulp is not None for _, found in self.differences)
+
 
 class StateDiffers(AssertionError):
-    """A state is not the one expected; the attributes say where it first went wrong."""
+    """A state is not the one expected; the attributes say where it first went wrong.
+
+    `rounding` is whether rounding can explain it: float values differ and nothing else does. Whole
+    numbers, types, shapes, NaN and which arrays there are never differ by rounding.
+    """
 
     def __init__(
         self,
@@ -107,6 +117,7 @@ class StateDiffers(AssertionError):
         round: int | None,
         difference: Difference | None,
         differing: tuple[str, ...],
+        rounding: bool = True,
     ) -> None:
         super().__init__(message)
         self.layer = layer
@@ -114,6 +125,7 @@ class StateDiffers(AssertionError):
         self.round = round
         self.difference = difference
         self.differing = differing
+        self.rounding = rounding
 
 
 class NothingCompared(Exception):
@@ -279,6 +291,7 @@ def _state_differs(comparison: Comparison, what: str, round: int | None) -> Stat
         round=round,
         difference=difference,
         differing=names,
+        rounding=comparison.in_values,
     )
 
 

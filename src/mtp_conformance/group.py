@@ -109,6 +109,7 @@ class Group:
                 round=error.round,
                 difference=error.difference,
                 differing=error.differing,
+                rounding=error.rounding,
             ) from error
 
     def after(self, length: int) -> Group:
@@ -162,12 +163,6 @@ class Group:
             session.prefill([*self.prompt, *self.stream(rounds)])
             self._direct[rounds] = session.state()
         return self._direct[rounds]
-
-    def direct_state_in_pieces(self, rounds: int, size: int) -> State:
-        """As `direct_state`, in passes of so many tokens by a runtime that lets one choose."""
-        session = self.open(Options(prefill_step_size=size))
-        session.prefill([*self.prompt, *self.stream(rounds)])
-        return session.state()
 
     def never_rejected_state(self, accepted: Sequence[Sequence[int]]) -> State:
         """State after rounds that were given the accepted drafts alone, all of them right."""

@@ -17,6 +17,7 @@ from mtp_conformance.checked import CheckedRuntime
 from mtp_conformance.exactness import StateDiffers, bits_equal, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import ForkMovedOriginal, Group, GroupKey, State, target_arrays
+from mtp_conformance.probe import products_are_row_exact
 from mtp_conformance.protocol import Capability, Options, Runtime
 from mtp_conformance.tokens import CountDiffers, require_tokens
 from mtp_conformance.verdict import Inconclusive, Unsupported
@@ -31,8 +32,6 @@ _TIE_FREE_TOKENS = 16
 _DRAWS = (0, 19, 47)  # code, code, prose
 _MORE_DRAWS = tuple(range(1, 88, 4))
 _DRAW_LENGTH = 11
-_NARROW = (2, 3, 5)
-"""Tokens a pass of a prompt in pieces: few rows may go through other kernels than many."""
 
 
 @dataclass(frozen=True)
@@ -301,33 +300,29 @@ class Oracles:
         return self._exact[name]
 
     def prefill_exact(self, key: GroupKey) -> bool:
-        """Whether passes over prompt tokens give the loaded model the bits of one-row steps.
+        """Whether one pass over many tokens gives the loaded model the bits of one-row steps.
 
-        One pass over all of them, and passes of a few. Of three draws. As in `exact` a runtime that
-        shows no state is taken to be, and so is one whose states are apart by more than rounding
-        can be.
+        Of three draws. As in `exact` a runtime that shows no state is taken to be, and so is one
+        whose states are apart by more than rounding can be.
         """
-        return self._prefill_exact_over(key, _DRAWS)
-
-    def _prefill_exact_over(self, key: GroupKey, draws: Sequence[int]) -> bool:
         if not self.runtime.offers(Capability.STATE, Capability.DRAFTS):
             return True
-        name = (_drawn(key, 0), 0, "prefill", len(draws))
+        name = (_drawn(key, 0), 0, "prefill", len(_DRAWS))
         if name not in self._exact:
-            groups = (self._draw(key, start) for start in draws)
+            groups = (self._draw(key, start) for start in _DRAWS)
             self._exact[name] = all(_prefill_is_exact(group) for group in groups)
         return self._exact[name]
 
     def _prefill_excuses(self, key: GroupKey, error: AssertionError) -> bool:
-        """Whether a difference can be one between passes over prompt tokens and one-row steps."""
-        if not _may_round(error):
+        """Whether a difference can be one between passes over prompt tokens and one-row steps.
+
+        Passes of a prompt come in any width, and for most values kernels agree: three draws that
+        do tell little where the device's products round by the number of rows. What rounding is
+        there is for the device to say, and not for the runtime that may be wrong.
+        """
+        if not may_round(error):
             return False
-        if not self.prefill_exact(key):
-            return True
-        try:
-            return not self._prefill_exact_over(key, _MORE_DRAWS)
-        except RuntimeFailure:
-            return False  # a runtime that breaks when looked at closely excuses nothing
+        return not self.prefill_exact(key) or not products_are_row_exact()
 
     def condemns(
         self,
@@ -341,9 +336,9 @@ class Oracles:
         """Whether a difference from one-row steps is a fault: nothing but exactness explains it.
 
         Some kernels differ for some values only, so a difference is held against more draws than
-        the probe's before it counts; shapes, types and NaN never differ by rounding. With
-        `prefill` what was compared came from one pass over many tokens, of which row-exact decoding
-        promises nothing.
+        the probe's before it counts; whole numbers, shapes, types and NaN never differ by rounding.
+        With `prefill` what was compared came from passes over prompt tokens, of which row-exact
+        decoding promises nothing.
         """
         if prefill and self._prefill_excuses(key, error):
             return False
@@ -352,7 +347,7 @@ class Oracles:
         used = [k for k in set(depths) if k]
         if not all(self.exact(key, k, strategy) for k in used):
             return False
-        if not _may_round(error) or not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
+        if not may_round(error) or not self.runtime.offers(Capability.LOGITS, Capability.DRAFTS):
             return True
         try:
             return all(self._exact_over(key, k, strategy, _MORE_DRAWS) for k in used)
@@ -475,27 +470,23 @@ def _alike(row: mx.array, step: mx.array, rounding: float) -> bool:
     """Whether two arrays are no further apart than that part of the larger one's largest."""
     if row.shape != step.shape or row.dtype != step.dtype:
         return False
+    if not mx.issubdtype(row.dtype, mx.floating):
+        return bits_equal(row, step) is None
     wide, other = (x.astype(mx.float32) for x in (row, step))
     largest = mx.abs(other).max() * rounding
     return cast("bool", (mx.abs(wide - other).max() <= largest).item())
 
 
 def _prefill_is_exact(group: Group) -> bool:
-    steps = target_arrays(group.plain_state(3))
-    made = [group.direct_state(3), *(group.direct_state_in_pieces(3, n) for n in _NARROW)]
-    return all(_is_steps(target_arrays(state), steps, group.key.dtype) for state in made)
-
-
-def _is_steps(state: State, steps: State, dtype: str) -> bool:
-    if set(state) != set(steps):
+    direct, steps = (target_arrays(s) for s in (group.direct_state(3), group.plain_state(3)))
+    if set(direct) != set(steps):
         return True  # no rounding leaves out an array
-    return not _apart_by_rounding([(state[n], steps[n]) for n in state], dtype)
+    return not _apart_by_rounding([(direct[n], steps[n]) for n in direct], group.key.dtype)
 
 
-def _may_round(error: AssertionError) -> bool:
-    """Whether what differs are values: shapes, types and NaN never differ by rounding."""
-    found = error.difference if isinstance(error, StateDiffers) else None
-    return found is None or found.ulp is not None
+def may_round(error: AssertionError) -> bool:
+    """Whether what differs are values: nothing else differs by rounding."""
+    return not isinstance(error, StateDiffers) or error.rounding
 
 
 def _apart_by_rounding(pairs: Sequence[tuple[mx.array, mx.array]], dtype: str) -> bool:

@@ -732,7 +732,9 @@ class _Recorder:
             return None
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None:  # on a GPU this takes a minute
-            terminal.write_line("\nfinding out what rounds by the number of rows here, for the report")
+            terminal.write_line(
+                "\nfinding out what rounds by the number of rows here, for the report"
+            )
         probe = run_probe()
         return {**probe.as_dict(), "fingerprint": probe.fingerprint, "row_exact": probe.row_exact}
 

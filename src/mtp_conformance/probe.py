@@ -169,6 +169,12 @@ def run_probe(
     return Probe(device, vars(mx)["__version__"], found)
 
 
+@cache
+def products_are_row_exact() -> bool:
+    """Whether a product has the bits of its rows one by one here; the probe's part of a moment."""
+    return run_probe({"matmul": OPERATIONS["matmul"]}).row_exact
+
+
 def _probe(operation: Operation, dtype: str, width: int) -> bool | None:
     """Whether all draws give equal bits; None if the backend refuses the operation."""
     try:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 _LONGEST = 48
 """Emitted tokens after which a session takes no more rounds."""
 _MOST_SESSIONS = 3
+_EXTEND, _DIRECT = "extend by", "one forward pass"
 EXAMPLES = Path(os.environ.get("MTP_CONFORMANCE_EXAMPLES", ".hypothesis/stories"))
 """Where profile `nightly` keeps failing stories, to be shared so that one replays anywhere."""
 
@@ -66,8 +67,17 @@ def search(profile: str, number: int = 0, cell: str = "") -> settings:
     )
 
 
-def tell_stories(oracles: Oracles, cell: Cell, witness: Witness, profile: str) -> None:
+def tell_stories(
+    oracles: Oracles, cell: Cell, witness: Witness, profile: str, *, turns: bool = True
+) -> None:
     """Run stories on a cell's model, data type, prompt and strategy.
+
+    Args:
+        oracles: where expected values come from.
+        cell: model, data type, prompt and strategy.
+        witness: counts what was drafted and compared.
+        profile: how far to look.
+        turns: whether stories have next turns, which are passes over prompt tokens.
 
     Raises:
         AssertionError: another token than K=0's was emitted, with the story in the message.
@@ -78,7 +88,8 @@ def tell_stories(oracles: Oracles, cell: Cell, witness: Witness, profile: str) -
     with tempfile.TemporaryDirectory() as folder:
 
         def machine() -> Story:
-            return Story(oracles, group, options, view, witness, Path(folder) / "saved")
+            file = Path(folder) / "saved"
+            return Story(oracles, group, options, view, witness, file, turns=turns)
 
         if oracles.seed:
             machine = seed(oracles.seed)(machine)
@@ -99,8 +110,11 @@ class Story(RuleBasedStateMachine):
         view: Callable[[State], State],
         witness: Witness,
         file: Path,
+        *,
+        turns: bool = True,
     ) -> None:
         super().__init__()
+        self._turns = turns and oracles.runtime.offers(Capability.CONTINUE)
         self._oracles, self._group, self._options, self._view = oracles, group, options, view
         self._witness, self._file = witness, file
         self._sessions: list[tuple[CheckedSession, int]] = []
@@ -167,7 +181,7 @@ class Story(RuleBasedStateMachine):
         drafts = self._group.drafts(emitted, k, 0) if k else ()
         self._ask(lambda: session.cancel(drafts))
 
-    @precondition(lambda self: self._oracles.runtime.offers(Capability.CONTINUE))
+    @precondition(lambda self: self._turns)
     @rule(at=st.integers(0, _MOST_SESSIONS - 1), count=st.integers(1, 4))
     def extend(self, at: int, count: int) -> None:
         """A next turn, which says what would have been emitted: so K=0 is the same as before."""
@@ -175,7 +189,7 @@ class Story(RuleBasedStateMachine):
         session, emitted = self._sessions[at]
         if emitted > _LONGEST:
             return
-        self._tell(f"extend by {count}", at)
+        self._tell(f"{_EXTEND} {count}", at)
         stream = self._group.stream(emitted + count + 1)
         outcome = self._ask(lambda: session.extend(stream[emitted : emitted + count]))
         due = stream[emitted + count :]
@@ -227,7 +241,7 @@ class Story(RuleBasedStateMachine):
             plain = target_arrays(self._group.plain_state(emitted - 1))
             if same_state(target_arrays(direct), plain):
                 pair = self._view(session.state()), self._view(direct)
-                self._claim(lambda p=pair: self._equal(*p, "one forward pass"), at)
+                self._claim(lambda p=pair: self._equal(*p, _DIRECT), at)
 
     def _equal(self, state: State, expected: State, what: str) -> None:
         compared = require_equal(state, expected, what=what, round=len(self._told))
@@ -251,6 +265,11 @@ class Story(RuleBasedStateMachine):
             raise _with_story(error, "; ".join(self._told) + where) from error
 
 
+def told_of_a_prefill(error: AssertionError) -> bool:
+    """Whether a failing story had passes over prompt tokens after its first, or ends with one."""
+    return f"; {_EXTEND} " in str(error) or f"] {_EXTEND} " in str(error) or _DIRECT in str(error)
+
+
 def _with_story(error: AssertionError, story: str) -> AssertionError:
     message = f"{error} (story: {story})"
     if not isinstance(error, StateDiffers):
@@ -262,4 +281,5 @@ def _with_story(error: AssertionError, story: str) -> AssertionError:
         round=error.round,
         difference=error.difference,
         differing=error.differing,
+        rounding=error.rounding,
     )

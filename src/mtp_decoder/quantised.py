@@ -9,6 +9,7 @@ the rows that a run without drafts reads.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,8 +23,12 @@ from mtp_decoder.window import forward
 
 BITS = (2, 4, 8)
 """Those that mlx-lm's cache has room for; it takes 3, 5 and 6 bits for whole parts of a word."""
+_MISSING = re.compile(r"\bNo implementation|\bno \w+ implementation|\bNYI\b")
+"""How mlx says that a backend lacks a kernel; any other error is somebody's fault."""
 GROUP_SIZES = (32, 64, 128)
 """Those that `mx.quantize` takes."""
+
+Caches = Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class KVQuantisation:
             raise DecoderError(f"quantized_kv_start must be 0 or more, not {self.start!r}")
 
     def check(self, target: Target, head: Head | None) -> None:
-        """Refuse a model whose keys and values cannot be stored so; runs two tokens.
+        """Refuse a model whose keys and values cannot be stored so; runs a few tokens.
 
         Raises:
             DecoderError: names the first such layer and the reason.
@@ -61,19 +66,28 @@ class KVQuantisation:
         self._check(caches, "layer")
         own = head.make_cache() if head is not None else []
         if head is not None:
-            head(hidden, token, own)
+            mx.eval(head(hidden, token, own))
             self._check(own, "head layer")
-        try:  # a second token reads the first one's rows
-            hidden = forward(target, token, [self.quantised(cache) for cache in caches])
-            if head is not None:
-                mx.eval(head(hidden, token, [self.quantised(cache) for cache in own]))
-            mx.eval(hidden)
+        mx.eval(hidden)
+        try:
+            self._read(target, head, caches, own)
         except RuntimeError as error:
+            if _MISSING.search(str(error)) is None:
+                raise
             raise MissingKernelError(
                 f"mlx cannot compute with keys and values of {self.bits} bits in groups of "
                 f"{self.group_size} on {mx.default_device()}: {error}; decode without kv_bits, or "
                 "with another kv_group_size"
             ) from error
+
+    def _read(self, target: Target, head: Head | None, caches: Caches, own: Caches) -> None:
+        """Run passes of one and of several rows over what was quantised."""
+        caches, own = ([self.quantised(cache) for cache in part] for part in (caches, own))
+        for tokens in (mx.array([[0]]), mx.array([[0, 0, 0]])):
+            hidden = forward(target, tokens, caches)
+            if head is not None:
+                mx.eval(head(hidden, tokens, own))
+            mx.eval(hidden)
 
     def _check(self, caches: Sequence[Any], what: str) -> None:
         sizes = ", ".join(map(str, GROUP_SIZES))

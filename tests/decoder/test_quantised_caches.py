@@ -247,11 +247,20 @@ def test_refused_heads(models: Models) -> None:
 def test_a_backend_without_the_kernel(
     models: Models, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Where mlx has no product with such rows a session is refused, and a case unsupported."""
+    """Where mlx has no product with such rows a session is refused, and a case unsupported.
+
+    Any other error is passed on.
+    """
 
     def missing(*_: object, **__: object) -> None:
         raise RuntimeError("[quantized_matmul] No implementation for problem shape: 1x1x32x4")
 
+    def wrong(*_: object, **__: object) -> None:
+        raise RuntimeError("rows of two lengths")
+
+    monkeypatch.setattr(mx, "quantized_matmul", wrong)
+    with pytest.raises(RuntimeError, match="rows of two lengths"):
+        Session(*models("mlx-lm"), **KV)
     monkeypatch.setattr(mx, "quantized_matmul", missing)
     with pytest.raises(MissingKernelError, match=r"8 bits in groups of 32 on .*: .* without kv_"):
         Session(*models("mlx-lm"), **KV)

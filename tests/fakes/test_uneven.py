@@ -15,17 +15,19 @@ from conformance.experts.test_grouped import test_equals_ungrouped as sorted_cas
 from conformance.experts.test_prefill import test_reads_once as chunks_case
 from conformance.lifecycle.test_continue import test_after_rounds as turn_case
 from conformance.rewind.test_state import test_one_round as state_case
+from conformance.story.test_any_order import test_any_order as story_case
 from conformance.stream.test_greedy import test_guessed_drafts as stream_case
 from mtp_conformance import Cell, Inconclusive, Oracles, Witness
 from mtp_conformance.adapters import builtin
 from mtp_conformance.adapters.builtin import BuiltinRuntime
-from mtp_conformance.exactness import StateDiffers, same_state
+from mtp_conformance.exactness import StateDiffers, require_equal
 from mtp_conformance.failure import RuntimeFailure
 from mtp_conformance.group import target_arrays
 from mtp_conformance.oracles import key_of
 from mtp_conformance.protocol import Capability, Description, Options
 from mtp_decoder.session import Round, Session
 from tests.fakes.uneven import UnevenRuntime, few_values
+from tests.faults.registry import seeded
 
 CELL = Cell("ple", "tape", 3, 1, "float32", 5)
 
@@ -108,7 +110,7 @@ def test_a_wrong_prefill_is_no_rounding(
     prefill = Session.prefill
 
     def forgetful(self: Session, prompt: Sequence[int]) -> Round:
-        return prefill(self, _last_wrong(prompt) if len(prompt) > 9 else prompt)
+        return prefill(self, [*prompt[:-1], (prompt[-1] + 1) % 256] if len(prompt) > 9 else prompt)
 
     key = ordinary.group(CELL).key
     assert not ordinary.prefill_exact(key)
@@ -117,13 +119,49 @@ def test_a_wrong_prefill_is_no_rounding(
     assert broken.prefill_exact(key)
 
 
-def test_few_values_of_narrow_passes_are_open_too(few: Oracles) -> None:
-    """A next turn is a narrow pass over prompt tokens: a prompt in one pass may look exact."""
+def test_few_values_of_narrow_passes_are_open_too(
+    few: Oracles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A next turn is a narrow pass over prompt tokens: a prompt in one pass may look exact.
+
+    It is for the device to say whether rounding can have done it.
+    """
     cell = Cell("gdn", "tape", None, None, "float32", 1)
-    wide = few.fresh_group(few.group(cell).key._replace(prompt_length=11))
-    assert same_state(target_arrays(wide.direct_state(3)), target_arrays(wide.plain_state(3)))
+    with pytest.raises(StateDiffers):
+        turn_case(few, cell, Witness())
+    assert few.prefill_exact(key_of(cell))
+    monkeypatch.setattr("mtp_conformance.oracles.products_are_row_exact", lambda: False)
     with pytest.raises(Inconclusive, match="one pass over many tokens"):
         turn_case(few, cell, Witness())
+
+
+@pytest.mark.parametrize("count", ["offset", "absent"])
+def test_what_no_rounding_does_is_condemned(
+    row_exact: Oracles, monkeypatch: pytest.MonkeyPatch, count: str
+) -> None:
+    """A count that is off or an array that is not there, beside values that round otherwise."""
+    cell = Cell("ple", "tape", None, None, "float32", 5)
+    group = row_exact.group(cell)
+    direct, steps = target_arrays(group.direct_state(3)), target_arrays(group.plain_state(3))
+    with pytest.raises(StateDiffers) as rounded:
+        require_equal(direct, steps, what="steps")
+    assert not row_exact.condemns(group.key, [], rounded.value, prefill=True)
+    name = next(name for name in direct if name.endswith("offset"))
+    wrong = {n: array for n, array in direct.items() if n != name}
+    if count == "offset":
+        wrong[name] = direct[name] + 1
+    with pytest.raises(StateDiffers) as found:
+        require_equal(wrong, steps, what="steps")
+    assert row_exact.condemns(group.key, [], found.value, prefill=True)
+
+
+def test_a_story_of_rounds_alone_is_of_steps(
+    row_exact: Oracles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which row-exact decoding promises bits, whatever prompts do here."""
+    seeded()["partial-commit-is-bookkeeping"].apply(monkeypatch)
+    with pytest.raises(StateDiffers, match="story: prefill; round"):
+        story_case(row_exact, Cell("gdn", "tape", None, None, "float32", 5), Witness(), "default")
 
 
 def test_chunks_of_a_prompt_are_promised_nothing(row_exact: Oracles) -> None:
@@ -138,27 +176,3 @@ def test_sorted_rows_of_a_prompt_are_promised_nothing(tmp_path: Path) -> None:
     cell = Cell("gdn-moe", "tape", 31, None, "float32", 33)
     with pytest.raises(Inconclusive, match="one pass over many tokens"):
         sorted_case(oracles, cell, Witness(), "default")
-
-
-def _last_wrong(tokens: Sequence[int]) -> list[int]:
-    return [*tokens[:-1], (tokens[-1] + 1) % 256]
-
-
-def test_a_prompt_in_wrong_pieces_is_no_rounding(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Where narrow passes are apart by more than rounding, nothing is left open either."""
-    runtime = UnevenRuntime(few_values)
-    opened = runtime.open
-
-    def forgetful(model: str, checkpoint: Path, options: Options) -> builtin.BuiltinSession:
-        session = opened(model, checkpoint, options)
-        if options.prefill_step_size < 10:
-            prefill = session.prefill
-            monkeypatch.setattr(session, "prefill", lambda tokens: prefill(_last_wrong(tokens)))
-        return session
-
-    key = Cell("gdn", "tape", None, None, "float32", 1)
-    assert not Oracles(runtime, builtin.zoo_materials(tmp_path)).prefill_exact(key_of(key))
-    monkeypatch.setattr(runtime, "open", forgetful)
-    assert Oracles(runtime, builtin.zoo_materials(tmp_path)).prefill_exact(key_of(key))

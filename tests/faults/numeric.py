@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx_lm.models.cache import ArraysCache
 from mlx_lm.models.gated_delta import gated_delta_ops
 
 from mtp_decoder import row_exact
@@ -83,6 +84,19 @@ def _other_product(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(Session, "verify", faulty)
+
+
+def _narrow_between_passes(patch: pytest.MonkeyPatch) -> None:
+    """Whatever a prompt's next pass starts from has been through half precision."""
+
+    def narrow(self: Any, chunk: mx.array) -> None:
+        for cache in self._caches:
+            if isinstance(cache, ArraysCache) and self._length and chunk.shape[1] > 1:
+                cache[1] = cache[1].astype(mx.float16).astype(cache[1].dtype)
+
+    patch.setattr(Session, "_narrow", narrow, raising=False)
+    forward = "hidden = forward(self._target, chunk, self._caches)"
+    edit(patch, vars(Session)["_prefill_chunks"], (forward, f"self._narrow(chunk); {forward}"))
 
 
 def _drops_state(patch: pytest.MonkeyPatch) -> None:
@@ -200,6 +214,14 @@ FAULTS = (
         _narrow_after_verify,
         RECURRENT,
         one_round("window", "tape", k=2, accepted=2, dtype="bfloat16"),
+    ),
+    _fault(
+        "prompt-state-through-half",
+        ("N2",),
+        _narrow_between_passes,
+        RECURRENT,
+        shot("head.prefill.every-pair", "gdn", k=2, prompt=8),
+        shot("head.prefill.every-pair", "window", k=2, prompt=8),
     ),
     _fault(
         "gates-taped-in-bfloat16",
