@@ -81,13 +81,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What comparing two states found; ``arrays`` and ``elements`` count the names both have."""
+    """What comparing two states found; ``arrays`` and ``elements`` count the names both have.
+
+    ``packed`` are those that hold quantised rows as whole numbers.
+    """
 
     arrays: int
     elements: int
     differences: tuple[tuple[str, Difference], ...]
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    packed: frozenset[str] = frozenset()
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -96,16 +100,20 @@ class Comparison:
 
     @property
     def in_values(self) -> bool:
-        """Whether all that differs are values of floats."""
-        absent = self.missing or self.unexpected
-        return not absent and all(found.ulp is not None for _, found in self.differences)
+        """Whether all that differs are values of floats or of quantised rows."""
+        if self.missing or self.unexpected:
+            return False
+        return all(
+            found.ulp is not None or (name in self.packed and found.kind is DifferenceKind.BITS)
+            for name, found in self.differences
+        )
 
 
 class StateDiffers(AssertionError):
     """A state is not the one expected; the attributes say where it first went wrong.
 
-    `rounding` is whether rounding can explain it: float values differ and nothing else does. Whole
-    numbers, types, shapes, NaN and which arrays there are never differ by rounding.
+    `rounding` is whether rounding can explain it: values differ, of floats or of quantised rows,
+    and nothing else does. Counts, types, shapes, NaN and which arrays there are never do.
     """
 
     def __init__(
@@ -173,7 +181,13 @@ def compare_states(actual: Mapping[str, mx.array], expected: Mapping[str, mx.arr
         differences=tuple(differences),
         missing=tuple(name for name in expected if name not in actual),
         unexpected=tuple(name for name in actual if name not in expected),
+        packed=frozenset(name for name in expected if is_packed(name, expected)),
     )
+
+
+def is_packed(name: str, state: Mapping[str, mx.array]) -> bool:
+    """Whether an array holds quantised rows as whole numbers: it has scales beside it."""
+    return f"{name}_scales" in state
 
 
 def require_equal(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
 from conformance.control.test_rows import test_block_equals_steps as rows_case
@@ -130,7 +131,7 @@ def test_few_values_of_narrow_passes_are_open_too(
     with pytest.raises(StateDiffers):
         turn_case(few, cell, Witness())
     assert few.prefill_exact(key_of(cell))
-    monkeypatch.setattr("mtp_conformance.oracles.products_are_row_exact", lambda: False)
+    monkeypatch.setattr("mtp_conformance.probe.products_are_row_exact", lambda: False)
     with pytest.raises(Inconclusive, match="one pass over many tokens"):
         turn_case(few, cell, Witness())
 
@@ -176,3 +177,13 @@ def test_sorted_rows_of_a_prompt_are_promised_nothing(tmp_path: Path) -> None:
     cell = Cell("gdn-moe", "tape", 31, None, "float32", 33)
     with pytest.raises(Inconclusive, match="one pass over many tokens"):
         sorted_case(oracles, cell, Witness(), "default")
+
+
+def test_packed_rows_may_round() -> None:
+    """Quantised rows are whole numbers that rounding moves; counts beside them are not."""
+    rows = {"0.keys": mx.array([[7]], mx.uint32), "0.keys_scales": mx.array([[0.5]])}
+    steps = {**rows, "0.keys": mx.array([[8]], mx.uint32), "0.offset": mx.array(3)}
+    for offset, rounding in ((3, True), (4, False)):
+        with pytest.raises(StateDiffers) as found:
+            require_equal({**rows, "0.offset": mx.array(offset)}, steps, what="steps")
+        assert found.value.rounding is rounding
