@@ -83,7 +83,8 @@ class Difference:
 class Comparison:
     """What comparing two states found; ``arrays`` and ``elements`` count the names both have.
 
-    ``packed`` are those that hold quantised rows as whole numbers.
+    ``packed`` are those that hold quantised rows as whole numbers, ``wild`` those that differ in
+    where they are finite.
     """
 
     arrays: int
@@ -92,6 +93,7 @@ class Comparison:
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
     packed: frozenset[str] = frozenset()
+    wild: frozenset[str] = frozenset()
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ class Comparison:
     @property
     def in_values(self) -> bool:
         """Whether all that differs are values of floats or of quantised rows."""
-        if self.missing or self.unexpected:
+        if self.missing or self.unexpected or self.wild:
             return False
         return all(
             found.ulp is not None or (name in self.packed and found.kind is DifferenceKind.BITS)
@@ -182,7 +184,17 @@ def compare_states(actual: Mapping[str, mx.array], expected: Mapping[str, mx.arr
         missing=tuple(name for name in expected if name not in actual),
         unexpected=tuple(name for name in actual if name not in expected),
         packed=frozenset(name for name in expected if is_packed(name, expected)),
+        wild=frozenset(
+            name
+            for name, found in differences
+            if found.ulp is not None and _wild(actual[name], expected[name])
+        ),
     )
+
+
+def _wild(actual: mx.array, expected: mx.array) -> bool:
+    """Whether one of two float arrays is finite where the other is not."""
+    return bool(mx.any(mx.isfinite(actual) != mx.isfinite(expected)).item())
 
 
 def is_packed(name: str, state: Mapping[str, mx.array]) -> bool:

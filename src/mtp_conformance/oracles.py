@@ -405,7 +405,7 @@ class Oracles:
         if self.runtime.offers(Capability.STATE):  # logits of a narrow type hide much of it
             steps |= group.plain_state(k + 1)
             rows |= {n: a for n, a in target_arrays(session.state()).items() if n in steps}
-        return not _apart_by_rounding(rows, steps, key.dtype)
+        return not _apart_by_rounding(rows, steps, key)
 
     @contextmanager
     def bits_against_prefill(self, group: Group, k: int, strategy: str = "") -> Generator[None]:
@@ -483,7 +483,7 @@ def _prefill_is_exact(group: Group) -> bool:
     direct, steps = (target_arrays(s) for s in (group.direct_state(3), group.plain_state(3)))
     if set(direct) != set(steps):
         return True  # no rounding leaves out an array
-    return not _apart_by_rounding(direct, steps, group.key.dtype)
+    return not _apart_by_rounding(direct, steps, group.key)
 
 
 def may_round(error: AssertionError) -> bool:
@@ -491,14 +491,33 @@ def may_round(error: AssertionError) -> bool:
     return not isinstance(error, StateDiffers) or error.rounding
 
 
-def _apart_by_rounding(state: State, steps: State, dtype: str) -> bool:
+def _apart_by_rounding(state: State, steps: State, key: GroupKey) -> bool:
     """Whether arrays of a state differ from those of steps, and by no more than rounding can."""
     if all(bits_equal(array, steps[name]) is None for name, array in state.items()):
         return False
+    rounding = MOST_ROUNDING[key.dtype]
     return all(
-        is_packed(name, state) or _alike(array, steps[name], MOST_ROUNDING[dtype])
+        _rows_alike(name, state, steps, key)
+        if key.kv_bits and is_packed(name, state)
+        else _alike(array, steps[name], rounding)
         for name, array in state.items()
     )
+
+
+def _rows_alike(name: str, state: State, steps: State, key: GroupKey) -> bool:
+    """As `_alike`, of quantised rows: rounding may also bring a value to the next step."""
+    parts = packed, scales, biases = name, f"{name}_scales", f"{name}_biases"
+    if any(state[part].shape != steps[part].shape for part in parts):
+        return False
+    size, bits = key.kv_group_size, key.kv_bits
+    rows, other = (
+        mx.dequantize(s[packed], s[scales], s[biases], group_size=size, bits=bits)
+        for s in (state, steps)
+    )
+    step = mx.abs(steps[scales]).max().astype(mx.float32)
+    apart = mx.abs(rows.astype(mx.float32) - other.astype(mx.float32)).max()
+    largest = mx.abs(other).max().astype(mx.float32)
+    return cast("bool", (apart <= largest * MOST_ROUNDING[key.dtype] + step).item())
 
 
 def _drawn(key: GroupKey, start: int) -> GroupKey:

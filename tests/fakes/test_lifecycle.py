@@ -1,6 +1,6 @@
 """Every lifecycle case fails a runtime that breaks what it is about, where it broke it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +20,10 @@ from conformance.lifecycle.test_save import test_goes_on as save_case
 from conformance.lifecycle.test_save import test_saved_file as file_case
 from conformance.rewind.test_quantised import test_every_accept as quantised_case
 from mtp_conformance import Cell, Inconclusive, Oracles, Witness
-from mtp_conformance.adapters.builtin import make_runtime
+from mtp_conformance.adapters.builtin import BuiltinSession, make_runtime
 from mtp_conformance.exactness import StateDiffers
 from mtp_conformance.failure import RuntimeFailure
-from mtp_conformance.protocol import Runtime
+from mtp_conformance.protocol import Outcome, Runtime
 from mtp_decoder.rewind.kv import KVUndo
 from tests.fakes.forgets_hidden import ForgetsHidden
 from tests.fakes.forgets_windows import ForgetsWindows
@@ -152,6 +152,23 @@ def test_packed_rows_that_round_differently(
     with pytest.raises(StateDiffers) as caught:
         quantised_case(oracles_of(runtime), cell, Witness())
     assert (caught.value.layer, caught.value.component) == ("layers.1", "keys_scales")
+
+
+def test_packed_rows_of_other_values(oracles_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that no rounding brings about are condemned, though every draw has them."""
+    verify = BuiltinSession.round
+
+    def faulty(self: BuiltinSession, drafts: Sequence[int]) -> Outcome:
+        outcome, caches = verify(self, drafts), vars(self.session)["_caches"]
+        for cache in [c for c in caches if drafts and isinstance(c, QuantizedKVCache)]:
+            packed, *rest = cast("tuple[mx.array, ...]", cache.keys)
+            kept = mx.arange(packed.shape[2])[:, None] > cache.offset - outcome.accepted - 2
+            cache.keys = (mx.where(kept, ~packed, packed), *rest)
+        return outcome
+
+    monkeypatch.setattr(BuiltinSession, "round", faulty)
+    with pytest.raises(StateDiffers, match=r"layers\.1 keys differs from the never-rejected run"):
+        quantised_case(oracles_of(make_runtime()), WIDE, Witness())
 
 
 def test_packed_rows_that_stay(oracles_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:

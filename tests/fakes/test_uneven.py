@@ -187,3 +187,12 @@ def test_packed_rows_may_round() -> None:
         with pytest.raises(StateDiffers) as found:
             require_equal({**rows, "0.offset": mx.array(offset)}, steps, what="steps")
         assert found.value.rounding is rounding
+
+
+@pytest.mark.parametrize("wild", [float("nan"), float("inf")])
+def test_what_is_not_finite_does_not_round(wild: float) -> None:
+    """Wherever in an array it stands."""
+    mine, its = mx.array([1.0000001, wild]), mx.array([1.0, 2.0])
+    with pytest.raises(StateDiffers) as found:
+        require_equal({"0.conv": mine}, {"0.conv": its}, what="steps")
+    assert not found.value.rounding
